@@ -37,7 +37,11 @@ _OF_VALUES: Mapping[str, ops.Merge] = {
 
 
 class _Step(NamedTuple):
-    """A sum, a product or the like of a value, which `is_first` or second, and a constant."""
+    """A sum, a product or the like of a value and a constant.
+
+    Attributes:
+        is_first: the value stands before the constant, which a difference and a quotient ask for.
+    """
 
     kind: str
     constant: NodeOutput
@@ -45,7 +49,13 @@ class _Step(NamedTuple):
 
 
 def combine(walk: Walk, node: OperatorNode, kind: str, sources: Sequence[Source]) -> Read:
-    """Combine values, or a value and a constant, by Add, Sub, Mul, Div, Max, Min, Mean or Pow."""
+    """Combine values, or a value and a constant, by Add, Sub, Mul, Div, Max, Min, Mean or Pow. A sum with
+    zeros is the value itself, a product with zeros is Zeros, and a product of constants, of which one is
+    repeated, is Repeated.
+
+    Raises:
+        Unsupported: constants stand among more than two operands, or porter has no op for it.
+    """
     view = _value_beside_zeros(walk, sources) if kind in ("Add", "Mul") else None
     if view is not None:
         return view if kind == "Add" else Zeros(view.known_sizes)
@@ -146,7 +156,9 @@ def _combine_with_array(walk: Walk, node: OperatorNode, view: View, step: _Step)
 
 
 def _add_bias(walk: Walk, node: OperatorNode, value: Value, constant: NodeOutput) -> Value | None:
-    """Give the layer just before a stored tensor as its bias, and return the value; None if it takes none."""
+    """Give a stored tensor to the layer that computes `value` as its bias, and return the new value; None if
+    the layer takes none or the tensor is not stored.
+    """
     origin = walk.flow.origin(constant)
     shape = walk.flow.constants.declared(origin)
     return walk.builder.bias(node.name, value, Stored(origin, "O" * len(shape))) if shape else None
@@ -400,8 +412,8 @@ class NormLayer(NamedTuple):
 
 
 def batch_norm(walk: Walk, node: OperatorNode, source: Source, norm: NormLayer) -> View:
-    """Add a norm by stored vectors. A scale that the file does not train and that is 1 is left out, as is an
-    offset of 0.
+    """Add a norm by stored vectors, and return its view. A scale that the file does not train and that is 1
+    is left out, as is an offset of 0. Images that stand among the channels are normed one by one.
     """
     images = _split_images(walk, walk.view(source), norm.tensors)
     if images is not None:
@@ -415,7 +427,7 @@ def batch_norm(walk: Walk, node: OperatorNode, source: Source, norm: NormLayer) 
     names = _vector_names(walk, view, tensors)
     for role, neutral in (("gamma", 1), ("beta", 0)):
         name = names.get(role, "")
-        is_trained = name in walk.trained or name.rpartition("/")[2] == role
+        is_trained = name in walk.trained or name.rpartition("/")[2] == role  # by its variable, or its name
         if name and not is_trained and np.all(walk.flow.stored_numbers(name) == neutral):
             del names[role]
     normed = _apply_per_channel(walk, node, view, norm.op, names)
@@ -425,12 +437,14 @@ def batch_norm(walk: Walk, node: OperatorNode, source: Source, norm: NormLayer) 
 def _split_images(
     walk: Walk, view: View, tensors: Mapping[str, NodeOutput]
 ) -> tuple[View, Mapping[str, NodeOutput]] | None:
-    """Return the images of a tensor whose channels stand one after the other in its second axis, and the
-    vectors of one image; None for other tensors, and where each image has vectors of its own. torch writes an
-    InstanceNorm with running statistics so.
+    """Undo what torch writes for an InstanceNorm with running statistics: the images of a batch as further
+    channels of one image, 1×(images·channels)×rows×columns. Return the view images×channels×rows×columns, and
+    the vectors of one image, which the file repeats for each; None if the tensor is another one, or each
+    image has vectors of its own.
     """
     sizes = view.sizes or ()
     channels = view.value.channels
+    # the batch stands in the second axis
     if len(sizes) != 4 or sizes[0] != 1 or not view.value.is_map or not channels or not view.has_batch(1):
         return None
     images = quotient(sizes[1], channels)
@@ -445,7 +459,9 @@ def _split_images(
 
 
 def _vector_of_one_image(walk: Walk, source: NodeOutput, images: Dim, channels: int) -> NodeOutput | None:
-    """Return a vector that is repeated for each image, once; None if it is not repeated so."""
+    """Return the source of a vector of one image, of which `source` is a copy for each image: what a Tile
+    repeats, or a constant of equal rows. None if it is not repeated so.
+    """
     node = walk.flow.nodes.get(source[0])
     if node is not None and node.name in walk.flow.live:
         is_repeated = walk.flow.kind(node) == "Tile" and walk.flow.dims(node.inputs[1]) == [images]
@@ -507,6 +523,7 @@ def _norm_of_axes(
     view = walk.view(source)
     rank = view.rank - len(positions)
     lead, sizes = (view.sizes or ())[:rank], (view.sizes or ())[rank:]
+    # the axes are the last ones, and the batch is not among them
     is_last = view.positions(positions) == {*range(rank, rank + len(sizes))} and (
         rank or walk.views.lacks_batch
     )

@@ -52,8 +52,9 @@ _OF_OTHERS = "of other axes than rows and columns, or by numbers that the model 
 
 
 def read_order(node: N, kind: Callable[[N], str]) -> list[str]:
-    """Return the nodes that a node reads, in the order in which they are to be read: what is cropped of a map
-    before the map, because the pads of an atrous convolution are what its crops leave of them.
+    """Return the names of the nodes that a node reads, in the order in which they are to be read: for a
+    BatchToSpaceND its crops before its map, because the pads of an atrous convolution are what its crops
+    leave of them.
     """
     sources = [source for source, _ in node.inputs]
     return sources[::-1] if kind(node) in _TOGETHER else sources
@@ -131,8 +132,8 @@ def put_together(walk: Walk, node: OperatorNode) -> Read:
 
 
 def _row_as_map(block: list[int] | None, pads: list[Dim] | None, axis: int) -> Stated:
-    """Return the numbers of a row of cells as those of a map, which has another axis of one cell at
-    `axis`.
+    """Return the block, and the pads or crops, of a row of cells as those of a map, which has another axis of
+    one cell at `axis`; None for both if one is unknown.
     """
     if block is None or pads is None:
         return None, None
@@ -154,6 +155,7 @@ def _nodes_until_together(walk: NodeWalk[N], node: N) -> tuple[dict[str, N], lis
     while waiting:
         each = waiting.pop()
         kind = walk.flow.kind(each)
+        # a node that reads the taken apart map itself is the window
         may_be_window = any(source in before_window for source, _ in each.inputs)
         if kind in _TOGETHER and not may_be_window:
             ends.append(each)

@@ -71,6 +71,7 @@ def _match_attention(
     nothing if it is none.
     """
     weighted_values = _source_of_kind(node, nodes, MatMul)
+    # back from the joined heads: shares @ values, softmax, scores, then queries and keys
     if weighted_values is None or weighted_values.op != MatMul():
         return ()
     shares = _source_of_kind(weighted_values, nodes, Softmax)
@@ -81,6 +82,7 @@ def _match_attention(
     if scores is None or not isinstance(scores.op, MatMul):
         return ()
     query, key = scores.inputs
+    # keys are tokens x channels where the product transposes them itself
     operands = (query, False), (key, not scores.op.transpose), (weighted_values.inputs[1], False)
     found = [_match_heads(name, is_swapped, nodes, shapes) for name, is_swapped in operands]
     heads = [each for each in found if each is not None]
@@ -111,8 +113,9 @@ def _skip_scales(node: FileNode | None, nodes: Mapping[str, FileNode]) -> tuple[
 def _with_sources(
     node: FileNode, heads: Sequence[_Heads], shapes: Mapping[str, Shape]
 ) -> tuple[FileNode, ...]:
-    """Return an attention after the nodes that give its operands: their channels side by side in one value,
-    or each cut out.
+    """Return the nodes of an attention, itself the last one, after those that give its operands: one value if
+    queries, keys and values are side by side in its channels, otherwise each cut out. Maps become lists of
+    tokens first.
     """
     maps = dict.fromkeys(each.source for each in heads if is_map(shapes[each.source]))
     lists = {
@@ -151,6 +154,7 @@ def _match_heads(
         name = node.inputs[0]
     places = numbers = _numbered_cells(shapes.get(name))
     for op in reversed(moves):
+        # where each number of the operand stands in the value before the moves
         places = None if places is None else _apply_move(op, places)
     if places is None or numbers is None or places.ndim < 3:
         return None

@@ -98,7 +98,9 @@ class View:
         return {position_of(position, self.rank) for position in positions}
 
     def axis_at(self, position: int) -> int:
-        """Return the axis of the array at a position of the tensor that is not the batch's."""
+        """Return the axis of the value, an array, at a position of the tensor that is not the batch's; the
+        batch is not counted.
+        """
         axes = self.axes or ()
         axes_in_batch = len(self.value.shape or ()) - len(axes) + 1  # that the first axis holds beside N
         return position_of(position, len(axes)) - 1 + axes_in_batch
@@ -308,7 +310,7 @@ def _split_pieces(pieces: Iterable[Piece], sizes: Iterable[Dim]) -> Axes | None:
             if not divides(outer.size, missing):
                 return None
             own_pieces.append(outer)
-            missing = missing // outer.size
+            missing = missing // outer.size  # cells that inner pieces have to make up
         if missing != 1:
             return None
         axes.append(tuple(own_pieces))
@@ -335,6 +337,7 @@ def join_pieces(axes: Iterable[Iterable[Piece]]) -> Axes:
         for piece in axis:
             last = pieces[-1] if pieces else None
             if last and last.axis == piece.axis and last.stride == piece.stride * piece.size:
+                # the piece goes on where the last one's steps end
                 pieces[-1] = Piece(piece.axis, last.size * piece.size, piece.stride)
             elif piece.size != 1:
                 pieces.append(piece)

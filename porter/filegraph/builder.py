@@ -304,7 +304,9 @@ class Builder:
         return self.add(name, ops.ChannelScale(), value, tensors={"gamma": gamma})
 
     def _extend_node(self, name: str, node: FileNode, op: Op, value: Value, **tensors: Stored) -> Value:
-        """Add a copy of a node that computes `op` with further tensors instead, and return its value."""
+        """Add a copy of a node that computes `op` with further tensors, and return its value. The first node
+        stays for what else reads it; if nothing does, it is left out at the end.
+        """
         name = self._names.take(name)
         self.nodes[name] = replace(node, name=name, op=op, tensors={**node.tensors, **tensors}, tap=None)
         if value.shape is not None:
@@ -338,6 +340,7 @@ class Builder:
         become that number.
         """
         before = value.clipped or Clipped(value, -math.inf, math.inf)
+        # the bounds of the clip before it, clipped by this one
         low, high = (min(max(bound, low), high) for bound in (before.low, before.high))
         if low == high:
             return self.affine(name, before.value, (0.0,), (high,))
@@ -347,7 +350,7 @@ class Builder:
         return self.add(name, op, before.value)
 
     def _shifted_relu6(self, value: Value) -> Value | None:
-        """Return x if the value is relu6(x + 3), otherwise None."""
+        """Return x if the value is relu6(x + 3), of which a sixth is a hard sigmoid, otherwise None."""
         clipped = value.clipped
         if clipped is None or (clipped.low, clipped.high) != (0, 6):
             return None
@@ -419,8 +422,9 @@ class Builder:
     def reduce(
         self, name: str, value: Value, function: Function, axes: Collection[int], keep: bool = True
     ) -> Value:
-        """Add the mean, the largest value or the norm over axes. Those of an array go, those of a map stay
-        with one cell; without `keep`, a map whose rows and columns are both reduced becomes features.
+        """Add the mean, the largest value or the norm over axes, and return its value. Those of an array go,
+        those of a map stay with one cell; without `keep`, a map whose rows and columns are both reduced
+        becomes features. A value that is neither gives a foreign node.
         """
         if value.is_array:
             return self.chain(

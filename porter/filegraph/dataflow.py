@@ -65,7 +65,7 @@ Evaluate = Callable[[N], Sequence[Numbers | None] | None]
 
 def names_depending_on(nodes: Mapping[str, OperatorNode], sources: Collection[str]) -> set[str]:
     """Return the names of `sources` and of the nodes that read them, directly or not. `nodes` are in
-    order.
+    topological order.
     """
     return downstream(nodes, lambda name: [source for source, _ in nodes[name].inputs], sources)
 
@@ -149,14 +149,14 @@ class Dataflow(Generic[N]):
     repeats: Callable[[N], bool] = lambda node: False
 
     def compute(self, node: N) -> bool:
-        """Compute a node's values if numpy can, from no more numbers than an op of porter's may state, or
-        from sizes. Return whether it could.
-
-        Each is computed once: in 64 sums of a value with itself it would be read 2**64 times.
+        """Compute a node's values from constants if numpy can, keep them in `computed`, and return whether it
+        could. What the node reads has no more numbers than an op of porter's may state, or is computed from
+        sizes. Each node is computed once: in 64 sums of a value with itself it would be read 2**64 times.
         """
         if self.constants.declared(node.name) is not None:
             return False
         inputs = [value for source in node.inputs if (value := self._small_constant(source)) is not None]
+        # what depends on the input and is computed all the same comes from sizes
         most = MOST_OF_SIZES if node.name in self.live else MOST_CONSTANTS
         if len(inputs) < len(node.inputs) or sum(value.size for value in inputs) > 4 * most:
             return False
@@ -416,6 +416,7 @@ class Dataflow(Generic[N]):
             operands = self.operands(node) if node is not None else ()
             if node is None or source[1] or self.kind(node) != kind or len(operands) < len(parts):
                 return
+            # operands may stand in either order
             is_commutative = kind in _COMMUTATIVE and len(operands) == 2
             for ordered in permutations(operands) if is_commutative else [operands]:
                 yield from self._match_all(ordered, parts, captures)
@@ -441,8 +442,8 @@ class Dataflow(Generic[N]):
             yield from self._match_all(operands[1:], parts[1:], first)
 
     def _bind_capture(self, source: Operand, capture: str) -> Any:
-        """Return what a capture is bound to: a number (`$`), integers (`#`) or a source; None if the source
-        is no such thing.
+        """Return what a capture is bound to: a number (`$`), integers (`#`), the source of a value (`x`) or a
+        stored vector in the shape in which it is read; None if the source is no such thing.
         """
         if capture.startswith("$"):
             return self.number(source)

@@ -237,7 +237,10 @@ def _is_large(factor: _Factor) -> bool:
 
 
 def _divide(number: Any, by: Any) -> tuple[Any, Any]:
-    """Return the quotient, rounded down, and what is left."""
+    """Return the quotient, rounded down, and what is left. By a number, every term is divided; by an open
+    size, the sums are divided as polynomials. Raises Undecided as these do.
+    """
+    # by a number: a quotient that is not whole becomes an unknown of its own
     if not isinstance(by, Open):
         ((_, divisor),) = _terms(by)
         quotient = _floor_sum({product: Fraction(factor, divisor) for product, factor in _terms(number)})
@@ -264,6 +267,7 @@ def _divide_sums(number: Any, by: Open) -> Any:
         left.subtract(divisor_product)
         if min(left.values()) < 0 or factor % divisor_factor:
             break
+        # the leading term over the divisor's
         part = _simplify({tuple(sorted(left.elements(), key=_name)): factor // divisor_factor}, False)
         quotient = quotient + part
         number = number - part * by
@@ -296,8 +300,10 @@ def _floor_sum(terms: Mapping[_Product, _Factor]) -> Any:
     ((product, factor), *more) = fractions.items()
     if more or len(product) != 1 or (product[0].rounded is not None and factor.numerator != 1):
         raise Undecided
+    # the largest fraction of the unknown's denominator: what is more does not reach the next whole number
     constant = Fraction(math.floor(constant * factor.denominator), factor.denominator)
     if (unrounded := product[0].rounded) is not None:
+        # a rounded quotient that is divided again is rounded once, from what it was before
         inner = {each: times * factor for each, times in unrounded.terms}
         return whole_part + _floor_sum({**inner, (): inner.get((), 0) + constant})
     exact = _simplify({product: factor, (): constant}, False)
@@ -316,6 +322,7 @@ def exact_size(number: Dim) -> Dim:
     for product, factor in _terms(number):
         part: Any = 1
         for each in product:
+            # of a negative term, the rounded quotient stays
             part = part * (Open((((each,), 1),)) if each.rounded is None or factor < 0 else each.rounded)
         exact_sum = exact_sum + _simplify({each: times * factor for each, times in _terms(part)}, False)
     exact: Dim = exact_sum
@@ -362,8 +369,8 @@ def ratio(number: Dim, divisor: Dim) -> int | None:
 
 
 def quotient(number: Dim, by: Dim) -> Dim | None:
-    """Divide a size by another one if that leaves nothing, or only one unknown says whether it does; return
-    None otherwise.
+    """Divide a size by another one if that leaves nothing, or if what is left is one unknown times a
+    fraction, so that only that unknown says whether it does; return None otherwise.
     """
     if divides(by, number):
         return number // by

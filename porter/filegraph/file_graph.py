@@ -191,8 +191,9 @@ class FileGraph:
         return InputSizes(self.built_size or native, self.built_size if self.traced else None)
 
     def own_sizes(self, native: tuple[int, int]) -> InputSizes:
-        """Return the sizes of the graph itself, as `sizes` gives them: it holds at every size if all are
-        open, or nothing in it is of the stated one.
+        """Return the input sizes of the graph itself, as `sizes` does for a recipe's: built for the file's
+        size, or for `native` where that is open, and right at every size if all are open, or nothing in it is
+        of the stated one.
         """
         built = self.size[0] or native[0], self.size[1] or native[1]
         return InputSizes(built, None if self.resizable or self.size == ANY else built)
@@ -208,7 +209,9 @@ class FileGraph:
 
     @cached_property
     def arrays(self) -> frozenset[str]:
-        """The taps of values that are no maps, whatever axes they have."""
+        """The taps, the framework's names for values, of the values that are no maps, whatever axes they
+        have.
+        """
         shapes = self.shapes
         taps = [(node.tap, node.name) for node in self.nodes if node.tap]
         return frozenset(
@@ -258,8 +261,8 @@ class FileGraph:
 
     @property
     def shown(self) -> list[str]:
-        """The taps of all nodes that are not foreign and do not follow a foreign node, and the framework's
-        names of those that the file gives. Other nodes are never compared.
+        """The taps, the framework's names for values, of all nodes that are neither foreign nor follow a
+        foreign node, and the names of values that the file states as its own. Other nodes are never compared.
 
         Raises:
             CannotRun: there are none.
@@ -283,9 +286,9 @@ class FileGraph:
 
 
 def read_for_sizes(size: Size, read: Callable[[Size], FileGraph]) -> FileGraph:
-    """Read the graph of a file that states the size of its images, or leaves it open. It is read for images
-    of any size, which says that it holds at every one. Only if something in it asks for a size, it is read
-    again, at the stated one.
+    """Read the graph of a file that states the size of its images, or leaves it open, by calling `read` with
+    a size. It is read for images of any size, which says that it holds at every one. Only if something in it
+    asks for a size, it is read again, at the stated one; it is resizable if its nodes are the same then.
     """
     everywhere = read(ANY)
     if size == ANY or everywhere._would_be_read_the_same(size):
@@ -338,6 +341,7 @@ def to_canonical(array: Array, stored: Stored, shape: tuple[int, ...]) -> Array:
             array = array.reshape(-1, 1, *array.shape[2:])
         elif len({*stored.axes}) < len(stored.axes):
             letters = sorted(stored.axes, key=order.index)
+            # where the axes of each letter begin, and how many they are: they become one axis
             runs = [(letters.index(letter), letters.count(letter)) for letter in dict.fromkeys(letters)]
             array = array.reshape([math.prod(array.shape[start : start + count]) for start, count in runs])
     fits = [size for size in array.shape if size != 1] == [size for size in shape if size != 1]

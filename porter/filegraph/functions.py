@@ -116,7 +116,7 @@ SELU_ALPHA, SELU_GAMMA = 1.6732632423543772, 1.0507009873554805
 
 
 def is_truth(x: Tensor) -> bool:
-    """Return whether a value says whether something holds."""
+    """Return whether a value is that of a comparison: 1 where something holds, and 0 elsewhere."""
     return x.view.value.node in x.walk.builder.truths
 
 
@@ -217,7 +217,9 @@ def where(test: Tensor, first: Tensor, second: Tensor) -> Tensor:
 
 
 def _select(test: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """Compute what `where` gives if one of the three is a value."""
+    """Return what `where` gives if one of the three is a value of the network: test * first + (1 - test) *
+    second, without a summand that is zeros.
+    """
     if not test.walk.is_live(test.source):
         return _select_by_stored(test, first, second)
     first_is_zero, second_is_zero = (
@@ -242,7 +244,12 @@ def _masked(test: Tensor, x: Tensor) -> Tensor:
 
 
 def _select_by_stored(test: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """Compute what `where` gives for booleans that the file stores: each value times ones and zeros."""
+    """Return what `where` gives for booleans that the file stores: the sum of each value times ones and
+    zeros, and of one array of the constants' numbers.
+
+    Raises:
+        Unsupported: the test or a constant is not stored, or neither of the two is a value.
+    """
     walk = test.walk
     truths = walk.constant(walk.drop_repeats(test.source))
     if truths is None or truths.dtype.kind != "b":
@@ -352,7 +359,9 @@ def prod(x: Tensor, axes: Axes, keep: bool = False) -> Tensor:
 
 
 def _multiply_cells(x: Tensor, axes: Axes, keep: bool) -> Tensor:
-    """Multiply the cells along axes, one by one."""
+    """Multiply the cells along axes, one by one. Raises Unsupported for an axis of open size or of too many
+    cells.
+    """
     result = x
     for axis in axes:
         size = x.size(axis)
@@ -373,7 +382,8 @@ def glu(x: Tensor, axis: int) -> Tensor:
 
 def band_part(x: Tensor, least: int | None, most: int | None) -> Tensor:
     """Keep the numbers of the last two axes whose column lies between `least` and `most` cells behind their
-    row, and put zeros elsewhere; None is no bound.
+    row, and put zeros elsewhere; None is no bound. Raises Unsupported for axes of open size, or of too many
+    cells.
     """
     cells = [size for size in x.sizes[-2:] if not isinstance(size, Open)]
     if len(cells) < 2 or not x.walk.flow.reserve_bytes(8 * math.prod(cells)):
@@ -390,9 +400,11 @@ def match_l2_normalize(scope: Scope) -> Tensor | None:
     flow = scope.walk.flow
     for square in (("Mul", "x", "x"), ("Square", "x")):
         total = "Sum", square, "#axes"
+        # the bound is one of the square of the norm, so that the norm's own is its root
         parts = flow.match(scope.node, ("Mul", "x", ("Rsqrt", ("Max", total, "$least"))))
         if parts is not None:
             return divide_by_norm(scope.tensor(parts["x"]), 2, parts["#axes"], math.sqrt(parts["$least"]))
+        # the same, as a bound of one over the norm
         parts = flow.match(scope.node, ("Mul", "x", ("Min", ("Rsqrt", total), "$most")))
         if parts is not None:
             return divide_by_norm(scope.tensor(parts["x"]), 2, parts["#axes"], 1 / parts["$most"])

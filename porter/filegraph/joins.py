@@ -29,8 +29,10 @@ def gather(walk: Walk, node: OperatorNode, source: Source, axis: int, places: Se
     view = walk.try_lay_out(source)
     size = view.size(axis)
     cells = [] if isinstance(size, Open) else [position_of(each, size) for each in places]
+    # evenly spaced places are a slice
     steps = {after - before for before, after in pairwise(cells)}
     step = min(steps) if len(steps) == 1 else 0
+    # only channels of maps can be cut backwards
     may_go_back = view.value.is_map and walk.views.has_channels(view, axis)
     if step > 0 or (step < 0 and may_go_back):
         end = cells[-1] + step
@@ -55,8 +57,11 @@ def _join_views(walk: Walk, node: OperatorNode, views: Sequence[View], axis: int
 def gather_cells(
     walk: Walk, node: OperatorNode, source: Source, index: np.ndarray[Any, np.dtype[np.int64]]
 ) -> View:
-    """Take the cells at places of the first axes; the last axis of `index` has the coordinates. Each
+    """Take the cells at places of the first axes, and return a view with the axes of the places first. Each
     coordinate has to vary along axes of its own, as rows and columns do.
+
+    Args:
+        index: the places; its last axis has the coordinates, one for each of the first axes.
     """
     view = walk.view(source)
     count, outer = index.shape[-1], index.shape[:-1]
@@ -144,6 +149,7 @@ def _pad_with_constant(walk: Walk, node: OperatorNode, sources: Sequence[Source]
     if other constants are among them.
     """
     live = [index for index, source in enumerate(sources) if walk.is_value(source)]
+    # the values have to follow each other
     if not live or len(live) <= live[-1] - live[0]:
         return None
     before, values, behind = sources[: live[0]], sources[live[0] : live[-1] + 1], sources[live[-1] + 1 :]
@@ -161,8 +167,8 @@ def _pad_with_constant(walk: Walk, node: OperatorNode, sources: Sequence[Source]
 def _concat_constants(
     walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int
 ) -> Repeated | None:
-    """Concatenate constants, of which some are repeated, to one that is; return None if values are among
-    them.
+    """Concatenate constants, of which some are repeated, and return a repeated constant; None if values are
+    among them or none is repeated.
     """
     found = [None if walk.is_value(source) else _whole_constant(walk, source) for source in sources]
     arrays = [each for each in found if each is not None]
@@ -184,6 +190,7 @@ def _concat_with_constants(walk: Walk, node: OperatorNode, sources: Sequence[Sou
     """
     values = [source for source in sources if walk.is_value(source)]
     view = _join_arrays(walk, node, [*map(walk.array, values)], axis)
+    # the axis is the first one of the array, and a value ends it
     of_tokens = walk.is_value(sources[-1]) and view.axis_at(axis) == 0
     tokens = _insert_tokens(walk, node, sources, axis) if of_tokens else None
     if tokens is not None:
@@ -293,8 +300,9 @@ def _prepend_tokens(walk: Walk, name: str, view: View, stored: Sequence[Source])
 
 
 def stack(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) -> View:
-    """Stack values along a new axis. Maps are stacked as channels, of which the axis then counts the
-    parts.
+    """Stack values along a new axis, and return the view. Maps are stacked as channels, of which the axis
+    then counts the parts; maps of one channel, whose tensors lack that axis, are joined along it, and other
+    values as arrays.
     """
     views = [walk.try_lay_out(source) for source in sources]
     stacked = _stack_as_channels(walk, node, views, axis)

@@ -21,7 +21,9 @@ def read_graph(
     ends: Iterable[NodeOutput],
     names: Mapping[str, NodeOutput] | None = None,
 ) -> FileGraph:
-    """Read the graph of a file's nodes to its ends. `names` are as in porter.filegraph.walk.Walk.finish."""
+    """Read the graph of a file's nodes, of which the values `ends` are the outputs. `names` are as in
+    porter.filegraph.walk.Walk.finish.
+    """
     read_nodes(walk, readers.get)
     outputs = walk.output_values(ends)
     return walk.finish(outputs, outputs, names)

@@ -26,9 +26,10 @@ from porter.graph.ops import AXES
 
 def reshape(walk: Walk, node: OperatorNode, source: Source, sizes: Sequence[Dim]) -> View:
     """Return the tensor in another shape; -1 is what is left. The value is laid out first if its axes do not
-    split so.
+    split so. Raises Unsupported if no layout of the value splits into these axes.
     """
     view = walk.view(source)
+    # from no op at all to the most ops
     ways: list[Callable[[], View]] = [lambda: view.reshaped(sizes)]
     if walk.views.layout_op(view) is not None:
         ways.append(lambda: walk.lay_out(source).reshaped(sizes))
@@ -69,6 +70,7 @@ def squeeze(walk: Walk, node: OperatorNode, source: Source, positions: Collectio
     shape = view.value.shape
     if names and shape and None in shape:
         squeezed = {names[position] for position in chosen}
+        # the axes that are removed have one cell, so that an unknown size is 1
         known_shape = tuple(
             1 if size is None and axis in squeezed else size for axis, size in zip(AXES, shape, strict=False)
         )
@@ -82,7 +84,9 @@ def unsqueeze(walk: Walk, node: OperatorNode, source: Source, positions: Collect
 
 
 def transpose(walk: Walk, node: OperatorNode, source: Source, order: Sequence[int]) -> View | Repeated:
-    """Return the tensor with its axes in another order."""
+    """Return the tensor with its axes in another order; of a constant that is repeated, the repeated
+    transposed one.
+    """
     constant = None if walk.is_value(source) else _transpose_constant(walk, node, source, order)
     return constant or walk.view(source).transposed(order)
 
@@ -96,7 +100,7 @@ def _transpose_constant(
     if repeated is None or numbers is None:
         return None
     wide = numbers.reshape([1] * (len(repeated.sizes) - numbers.ndim) + [*numbers.shape])
-    sizes = Items(repeated.sizes)
+    sizes = Items(repeated.sizes)  # an axis that an order counts too far is a ValueError then
     transposed = walk.flow.add_constant(f"{node.name}:turned", wide.transpose(order))
     return Repeated(transposed, tuple(sizes[axis] for axis in order))
 
@@ -128,6 +132,7 @@ def interleave(walk: Walk, node: OperatorNode, source: Source, axis: int, times:
     position = position_of(axis, rank)
     counts = [1] * (rank + 1)
     counts[position + 1] = times
+    # an axis of one cell behind the axis is repeated, and then joined to it
     wide = view.with_axes([position + 1]).repeated(counts)
     return wide.reshaped([*sizes[:position], sizes[position] * times, *sizes[position + 1 :]])
 
@@ -156,7 +161,9 @@ def expand(walk: Walk, node: OperatorNode, source: Source, sizes: Sequence[Dim])
 
 
 def rot90(walk: Walk, node: OperatorNode, source: Source, positions: tuple[int, int], turns: int) -> View:
-    """Turn two axes by so many right angles: they are exchanged, and one of them, or both, are flipped."""
+    """Turn two axes by so many right angles: they are exchanged, and one of them, or both, are flipped. Three
+    turns exchange the axes and flip the other one.
+    """
     view = walk.try_lay_out(source)
     rank = len(view.known_axes)
     order = [*range(rank)]

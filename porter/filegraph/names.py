@@ -87,8 +87,8 @@ def with_scope_names(graph: FileGraph, titles: Mapping[str, str] | None = None) 
 
 
 def _new_names(graph: FileGraph, inputs: Collection[str], titles: Mapping[str, str]) -> dict[str, str]:
-    """Return the new names of nodes: the scopes of the file if these are their own, otherwise numbered
-    titles.
+    """Return the new names of nodes by the old ones: the scope in the file if no other node or input has it,
+    otherwise the title with a number.
     """
     scopes = {node.name: _scope(node, graph.evaluated) for node in graph.nodes}
     counts = Counter(scopes.values())
@@ -98,6 +98,7 @@ def _new_names(graph: FileGraph, inputs: Collection[str], titles: Mapping[str, s
     uses = Counter[str]()
     for name, scope in scopes.items():
         title = titles.get(name, name)
+        # counted for nodes with scopes too, so that the number says which of that title a node is
         uses[title] += 1
         names[name] = scope if scope in own else free.take(title, uses[title])
     return names

@@ -25,7 +25,7 @@ tf2onnx's 10^9.
 
 def cut(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[int, slice | int]) -> View | Zeros:
     """Cut a part out of each axis that `parts` names, as Python's index does; a number takes its axis away.
-    Of a part without cells only the sizes are known.
+    Return its view, or Zeros of its sizes: of a part of zeros, and of a part without cells.
     """
     zeros = None if isinstance(source, View) else walk.zero_sizes.get(source)
     sizes = zeros or walk.view(source).sizes or ()
@@ -33,6 +33,7 @@ def cut(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[int, slic
     if open_ends and zeros is not None:
         raise Undecided
     if open_ends:
+        # the input's size decides how many cells are cut off: the map gets as many as another one has
         view = match_cells(walk, node, walk.try_lay_out(source), open_ends)
         return cut(walk, node, view, known_parts) if known_parts else view
     part_sizes = _sizes_of_parts(known_parts, sizes)
@@ -111,12 +112,18 @@ def take(walk: Walk, node: OperatorNode, source: Source, index: Sequence[slice |
 
 
 def _cut_axes(walk: Walk, name: str, view: View, parts: Mapping[int, slice | int]) -> View:
-    """Cut a part of a value, axis by axis."""
+    """Cut a part of a value, axis by axis, and return its view. An axis of which a number takes one cell is
+    removed.
+
+    Raises:
+        Unsupported: the value's shape is unknown, or no op cuts it so.
+    """
     if view.axes is None:
         raise Unsupported(OF_UNKNOWN_SHAPE)
     aligned = walk.align_axes(f"{name}:array", view)
     dropped = view.positions(position for position, part in parts.items() if isinstance(part, int))
     cells = {
+        # of the last cell, -1, to the end
         position: slice(part, part + 1 or None) if isinstance(part, int) else part
         for position, part in parts.items()
     }
@@ -152,6 +159,7 @@ def _known_slice(part: slice, size: Dim) -> slice:
         return _slice_of_known_size(part, size)
     start, stop = (end - size if isinstance(end, Open) else end for end in (part.start, part.stop))
     (first,) = fixed_sizes([start or 0])
+    # counted from the end of an open axis, a start has to be below 0
     if first >= 0 and isinstance(part.start, Open):
         raise Undecided
     if isinstance(part.stop, Open) or (stop or 0) >= _LARGEST:
@@ -209,7 +217,7 @@ def pad(
     walk: Walk, node: OperatorNode, source: Source, pairs: Mapping[int, tuple[Dim, Dim]], fill: float = 0.0
 ) -> View:
     """Pad axes by one number before and after their cells, but the channels of maps and features by zeros.
-    Negative pads crop.
+    Negative pads crop. Raises Undecided for pads by another number than 0 that the input's size decides.
     """
     view = walk.try_lay_out(source)
     known_pads = dict[int, tuple[int, int]]()
@@ -229,9 +237,14 @@ def pad(
 def _pad_axes(
     walk: Walk, node: OperatorNode, view: View, pairs: Mapping[int, tuple[int, int]], fill: float
 ) -> View:
-    """Add cells at the ends of axes, or cut them off."""
+    """Add cells of `fill` at the ends of axes, or cut cells off where a pair is below 0, and return the view.
+
+    Raises:
+        Unsupported: channels cannot be padded by this number.
+    """
     aligned = walk.align_axes(f"{node.name}:array", view)
     ends = aligned.by_axis({position: pair for position, pair in pairs.items() if any(pair)})
+    # ops pad channels by zeros only: another fill is added to these zeros, channel by channel
     if 0 in ends and not aligned.value.is_array and (fill or min(ends[0]) < 0):
         before, after = ends[0]
         channels = aligned.value.channels or MOST_CONSTANTS
@@ -275,6 +288,7 @@ def _flip_axis(walk: Walk, node: OperatorNode, view: View, position: int) -> Vie
     """
     rank = view.rank
     backwards = slice(None, None, -1)
+    # the batch is refused by `_cut_axes`, and the channels of a map are cut backwards
     is_channels = view.value.is_map and walk.views.has_channels(view, position)
     if not rank or view.has_batch(position) or is_channels:
         return _cut_axes(walk, node.name, view, {position: backwards})
@@ -318,8 +332,11 @@ def roll(walk: Walk, node: OperatorNode, source: Source, shifts: Mapping[int, in
 
 
 def diagonal(walk: Walk, node: OperatorNode, source: Source, positions: tuple[int, int], offset: int) -> View:
-    """Take the cells that have the same place in two axes, or `offset` cells behind in the second one, as the
-    last axis. In both axes joined, each lies a row and a cell behind the one before it.
+    """Return the tensor with the diagonal of two axes as its last axis: the cells whose second coordinate is
+    their first one plus `offset`.
+
+    Raises:
+        Unsupported: one of the two axes is of open size, or the diagonal has no cells.
     """
     view = walk.view(source)
     rank = len(view.known_axes)
@@ -329,6 +346,7 @@ def diagonal(walk: Walk, node: OperatorNode, source: Source, positions: tuple[in
     rows, columns = sizes[-2:]
     if isinstance(rows, Open) or isinstance(columns, Open):
         raise Unsupported("of axes of open size")
+    # with the two axes joined to one, the next cell of a diagonal is a row and a cell, columns + 1, further
     first = offset if offset >= 0 else -offset * columns
     count = min(rows + min(offset, 0), columns - max(offset, 0))
     if count < 1:

@@ -85,6 +85,7 @@ def _cell_kernel(
     """
     rows, columns = window.kernel
     cells = rows * columns
+    # float64 numbers: for each channel, as many filters of as many cells as a window has cells
     if channels is None or not walk.flow.reserve_bytes(8 * channels * cells**2):
         return None
     one_cell_each = np.eye(cells).reshape(cells, 1, rows, columns)

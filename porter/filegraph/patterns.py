@@ -59,9 +59,9 @@ def layers_by_kind() -> Mapping[str, Sequence[Fused]]:
 
 
 def _norms() -> list[Fused]:
-    """Return x * inv + (beta - mean * inv), where inv is rsqrt(variance + epsilon) * gamma
-    (tf.nn.batch_normalization), (x - mean) * inv + beta (Flax), and (x - mean) / sqrt(variance + epsilon) *
-    gamma + beta (torch.onnx before opset 17).
+    """Return the patterns of norms: x * inv + (beta - mean * inv), where inv is rsqrt(variance + epsilon) *
+    gamma (tf.nn.batch_normalization), (x - mean) * inv + beta (Flax), (x - mean) / sqrt(variance + epsilon) *
+    gamma + beta (torch.onnx before opset 17), and x divided by the root of the mean of its squares.
     """
     mean: Pattern = ("Mean", "x", "#axes")
     centred: Pattern = ("Sub", "x", mean)
@@ -86,7 +86,13 @@ def _norms() -> list[Fused]:
 def _norms_by_a_factor(
     center: Pattern, variance: Pattern, op: Callable[[Captures], Op | None]
 ) -> Iterator[Fused]:
-    """Yield x * inv + (beta - center * inv), and (x - center) * inv + beta, with inv as in `_norms`."""
+    """Yield the patterns of x * inv + (beta - center * inv), and of (x - center) * inv + beta, with inv as in
+    `_norms`; each also without gamma or beta.
+
+    Args:
+        center: the pattern of the mean.
+        op: the op that a match is, from its captures.
+    """
     for root in _inverse_roots(("Add", variance, "$epsilon")):
         for factor in (("Mul", root, "gamma"), root):
             shift = "Mul", center, factor
@@ -99,7 +105,7 @@ def _norms_by_a_factor(
 
 
 def _norms_by_a_quotient(centred: Pattern, variance: Pattern) -> Iterator[Fused]:
-    """Yield (x - mean) / sqrt(variance + epsilon), with a scale and an offset or without."""
+    """Yield the patterns of (x - mean) / sqrt(variance + epsilon), with a scale and an offset or without."""
     total = "Add", variance, "$epsilon"
     normals = ("Div", centred, ("Sqrt", total)), *(("Mul", centred, root) for root in _inverse_roots(total))
     for normal in normals:
@@ -109,7 +115,7 @@ def _norms_by_a_quotient(centred: Pattern, variance: Pattern) -> Iterator[Fused]
 
 
 def _norms_by_the_root() -> Iterator[Fused]:
-    """Yield x / sqrt(mean of squares + epsilon) * gamma."""
+    """Yield the patterns of x / sqrt(mean of squares + epsilon), with a scale gamma or without."""
     powers: list[Pattern] = [("Square", "x"), ("Pow", "x", 2), ("Mul", "x", "x")]
     for power in powers:
         total = "Add", ("Mean", power, "#axes"), "$epsilon"
@@ -120,7 +126,7 @@ def _norms_by_the_root() -> Iterator[Fused]:
 
 
 def _inverse_roots(total: Pattern) -> list[Pattern]:
-    """Return the spellings of 1 / sqrt(total)."""
+    """Return the patterns in which files write 1 / sqrt(total)."""
     return [("Rsqrt", total), ("Reciprocal", ("Sqrt", total)), ("Div", 1, ("Sqrt", total))]
 
 
@@ -137,7 +143,9 @@ def _rms_norm(captures: Captures) -> Op:
 
 
 def _gates() -> list[Spellings]:
-    """Return the spellings of x times a smooth step, such as a GELU."""
+    """Return ops that are x times a smooth step, such as a GELU, each with the patterns in which files write
+    it.
+    """
     x = "x"
     negative = ("Neg", "x")
     errors: list[Pattern] = [
@@ -158,7 +166,7 @@ def _gates() -> list[Spellings]:
 
 
 def _hard_gates() -> list[Spellings]:
-    """Return the spellings of a hard sigmoid and a hard swish."""
+    """Return a hard sigmoid and a hard swish, with the patterns in which files write them."""
     x = "x"
     three = "Add", x, 3
     sixes: list[Pattern] = [("Relu6", three), ("Clip", three, 0, 6), ("Min", ("Max", three, 0), 6)]
@@ -183,7 +191,9 @@ def _hard_gates() -> list[Spellings]:
 
 
 def _leaky_lines() -> list[Spellings]:
-    """Return the spellings of x above zero, and x times a slope elsewhere."""
+    """Return ops that give x above zero, and x times a slope elsewhere, with the patterns in which files
+    write them.
+    """
     x = "x"
     rest = ("Relu", ("Neg", "x"))
     return [
@@ -198,7 +208,9 @@ def _leaky_lines() -> list[Spellings]:
 
 
 def _exponentials() -> list[Spellings]:
-    """Return the spellings of x above zero or above a threshold, and elsewhere of what goes to a constant."""
+    """Return ops that give x above zero or above a threshold, and elsewhere what goes to a constant, such as
+    an ELU, with the patterns in which files write them.
+    """
     x, by_one = "x", ("Mul", "x", 1)  # by torch's beta
     smooth = [
         (x, ("Log1p", ("Exp", x))),
@@ -233,20 +245,20 @@ def softplus_op(threshold: float) -> Softplus | None:
 
 
 def _exp_minus_one(x: Pattern) -> list[Pattern]:
-    """Return the spellings of exp(x) - 1."""
+    """Return the patterns in which files write exp(x) - 1."""
     return [("Sub", ("Exp", x), 1), ("Expm1", x)]
 
 
 def _where_above_zero(other: Pattern) -> list[tuple[Pattern, ...]]:
-    """Return the spellings of x where it is above zero, as it is or as an ELU gives it, and of another number
-    elsewhere.
+    """Return the patterns of a choice that gives x where it is above zero, as it is or as an ELU gives it,
+    and `other` elsewhere.
     """
     tests = [(kind, "x", 0) for kind in ("Greater", "GreaterEqual", "GreaterOrEqual")]
     return [("Where", test, above, other) for test in tests for above in ("x", ("Elu", "x"))]
 
 
 def _half_products(factor: Pattern) -> list[tuple[Pattern, ...]]:
-    """Return 0.5 * x * factor in any order."""
+    """Return the patterns of 0.5 * x * factor in any order."""
     return [
         ("Mul", ("Mul", 0.5, "x"), factor),
         ("Mul", 0.5, ("Mul", "x", factor)),

@@ -21,7 +21,7 @@ class Items(tuple[T, ...]):
 
 
 def position_of(index: int, count: int) -> int:
-    """Return a place among `count`, counted from the first one.
+    """Return a place among `count`, counted from the first one; a negative index counts from the end.
 
     Raises:
         ValueError: there are fewer.

@@ -62,7 +62,12 @@ class Product:
 
 
 def dense(walk: Walk, node: OperatorNode, source: Source, product: Product) -> View:
-    """Add a product as a dense layer; over the cells of a map it is a 1x1 convolution."""
+    """Add a product as a dense layer, and return its view; over the cells of a map it is a 1x1 convolution. A
+    bias that is no vector of the units, or has a factor, is added by an op of its own.
+
+    Raises:
+        Unsupported: the kernel is computed or has other axes than two, or the features are not the channels.
+    """
     axes, bias, (factor, bias_factor) = product.axes, product.bias, product.factors
     tensor = walk.weights(product.kernel)
     if tensor is None or len(tensor.shape) != 2 or not axes:
@@ -90,6 +95,7 @@ def _with_features_last(walk: Walk, node: OperatorNode, source: Source, axis: in
         Unsupported: its channels are another axis.
     """
     view = walk.with_channels_at(source, axis)
+    # another axis is that of the rows of a matrix
     view = view if axis == -1 else view.transposed((1, 0))
     if view.axes is not None and not walk.views.has_channels(view, -1):
         view = walk.as_array(f"{node.name}:rows", view)
@@ -149,7 +155,9 @@ def conv_along_channels(
 def matmul(
     walk: Walk, node: OperatorNode, sources: Sequence[Source], transposed: Sequence[bool] = (False, False)
 ) -> View:
-    """Multiply two values over their last two axes, which are swapped first where `transposed` says so."""
+    """Multiply two values over their last two axes, which are swapped first where `transposed` says so, and
+    return the product's view.
+    """
     views = []
     for source, swaps, is_second in zip(sources, transposed, (False, True), strict=True):
         view = walk.view(source)
@@ -172,8 +180,9 @@ def _multiply_matrices(walk: Walk, node: OperatorNode, views: Sequence[View]) ->
 
 
 def _before_transpose(walk: Walk, view: View) -> View | None:
-    """Return an array as it is before a file swaps its last two axes for a product, so that porter does not
-    swap them back and forth; None if the file does not.
+    """Return the array that a view is with its last two axes swapped: a file swaps them for a product, and
+    MatMul can do that itself, so that porter does not swap them back and forth. None if the view is no
+    swapped array.
     """
     return walk.array_of_own_axes(_swap_last_axes(view)) if view.rank > 2 else None
 
@@ -271,6 +280,7 @@ def read_equation(text: str, rank: int) -> Equation | None:
     """
     first, rest = text.replace(" ", "").partition(",")[::2]
     free_letters = "".join(letter for letter in "ABCDEFGHIJ" if letter not in text)
+    # the ellipsis stands for as many axes as the operand has beside its letters
     unnamed = free_letters[: max(rank - len(first) + len("..."), 0)]
     inputs, _, result = f"{first},{rest}".replace("...", unnamed).partition("->")
     sides = (*inputs.split(","), result)
@@ -279,9 +289,7 @@ def read_equation(text: str, rank: int) -> Equation | None:
 
 
 def einsum(walk: Walk, node: OperatorNode, text: str, sources: Sequence[Source]) -> View:
-    """Multiply two values, or a value and a stored kernel; of one value, transpose the axes, sum over some,
-    and take diagonals.
-    """
+    """Compute an einsum of one or two operands, as `_einsum` does; Unsupported then names the equation."""
     try:
         return _einsum(walk, node, text, sources)
     except Unsupported as error:
@@ -289,7 +297,13 @@ def einsum(walk: Walk, node: OperatorNode, text: str, sources: Sequence[Source])
 
 
 def _einsum(walk: Walk, node: OperatorNode, text: str, sources: Sequence[Source]) -> View:
-    """Add an einsum of one operand or of two, as a dense layer or a product of values."""
+    """Add an einsum, and return its view. One operand is transposed, summed over axes and cut to diagonals;
+    two values are multiplied as matrices; a value and a stored array, in either order, are a dense layer, a
+    convolution in groups, or a product of numbers if the array only scales the value along some of its axes.
+
+    Raises:
+        Unsupported: the equation is none of these, or the array is computed.
+    """
     if len(sources) == 1:
         return _einsum_of_one(walk, node, text, sources[0])
     equation = read_equation(text, len(walk.sizes(sources[0]) or ()))
@@ -298,10 +312,12 @@ def _einsum(walk: Walk, node: OperatorNode, text: str, sources: Sequence[Source]
     if all(map(walk.is_value, sources)):
         return _einsum_of_values(walk, node, equation, sources)
     if not walk.is_value(sources[0]):
+        # the value comes first, and the stored array second
         equation = Equation(equation.second, equation.first, equation.result)
         sources = sources[::-1]
     tensor = walk.weights(sources[1])
     x, second, result = equation
+    # nothing is summed and no axis is new: the array scales the value
     if result == x and second == "".join(axis for axis in x[1:] if axis in second):
         return _scale_by_stored(walk, node, equation, sources, tensor)
     if tensor is None:
@@ -320,8 +336,9 @@ def with_matrices(walk: Walk, node: OperatorNode, source: Source, matrices: Stor
     shape = matrices.shape
     while shape[0] == 1:
         shape = shape[1:]
-    places = "abcdefgh"[: max(rank - 2, 0)]
+    places = "abcdefgh"[: max(rank - 2, 0)]  # letters of the axes before the last two
     batch = places[len(places) - len(shape) + 2 :] if len(shape) - 2 <= len(places) else ""
+    # rows m and columns n of the product; k is summed
     equation = Equation(f"{places}mk", f"{batch}kn", f"{places}mn")
     if not len(shape) == len(batch) + 2 > 2:
         raise Unsupported("with matrices of other axes")
@@ -343,6 +360,7 @@ def matmul_stored(walk: Walk, node: OperatorNode, first: NodeOutput, source: Sou
     places = "abcdefgh"[: rank - 2]
     while len(shape) > 2 and shape[0] == 1:
         shape = shape[1:]
+    # rows n and columns m of the product; k is summed
     equation = Equation(f"{places}km", "nk", f"{places}nm")
     kernel = Kernel(matrix.name, shape)
     return with_kernel(walk, node, source, equation, kernel)
@@ -405,8 +423,11 @@ def running_sums(
 def _scale_by_stored(
     walk: Walk, node: OperatorNode, equation: Equation, sources: Sequence[Source], tensor: StoredTensor | None
 ) -> View:
-    """Multiply a value by a stored array that has some of its axes."""
+    """Multiply a value by a stored array that has some of the value's axes, in their order, and return the
+    product's view.
+    """
     x, second, _ = equation
+    # axes at the end broadcast as they are; others get axes of one cell between them
     if x.endswith(second):
         return walk.as_view(combine(walk, node, "Mul", sources))
     if tensor is None:

@@ -60,9 +60,11 @@ def begin(
     tap: Tap = first_output_name,
     further: Mapping[str, GraphInput] = MappingProxyType({}),
 ) -> NodeWalk[N]:
-    """Begin a walk that has only what the graph takes; the other arguments are as in NodeWalk.
+    """Begin the reading of a graph, and return the walk: it has the values that the graph takes, and no node
+    yet. `flow`, `trained` and `tap` are as in NodeWalk.
 
     Args:
+        image: the first input.
         further: what it takes beside the image, by the file's names.
     """
     builder = Builder(image.channels, image.size, image.order, image.fixed, image.shape)
@@ -80,7 +82,12 @@ def begin(
 
 
 def _further_input(name: str, image: GraphInput) -> FurtherInput:
-    """Return the input of the port for one of the file's. Raises GraphError if an array has an open size."""
+    """Return an input beside the first one as porter's graph has it, under the file's name; a map may be of
+    open size.
+
+    Raises:
+        GraphError: an array has an open size.
+    """
     axes = tuple(axis for axis in image.shape if axis is not None)
     if len(axes) < len(image.shape):
         raise GraphError(f"an open size of {axes_text(image.shape)}", where=name)
@@ -114,8 +121,11 @@ def read_nodes(
 def _evaluate_node(
     walk: NodeWalk[N], reader_of: Callable[[str], Reader[N] | None], node: N
 ) -> Sequence[Numbers | None] | None:
-    """Compute a node from constants by its reader, and return the numbers of each output; None if the reader
-    cannot.
+    """Compute a node from constants by its reader, and return the numbers of each output, None for those that
+    are values; None if the reader cannot.
+
+    Raises:
+        ReaderFault: the reader has a mistake.
     """
     reader = reader_of(node.op)
     if reader is None:

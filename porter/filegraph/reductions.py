@@ -35,7 +35,12 @@ def reduce(
     positions: Collection[int],
     keep: bool,
 ) -> View:
-    """Reduce a value along axes by a function; the axes stay with one cell if `keep`."""
+    """Reduce a value along axes by a function, and return the view; the axes stay with one cell if `keep`.
+    Over both rows and columns, a map that does not keep them becomes features.
+
+    Raises:
+        Unsupported: the batch is among the axes, or porter has no op for the function there.
+    """
     if function == "sum":
         return _sum_along(walk, node, source, positions, keep)
     if function == "min":
@@ -71,7 +76,9 @@ def _reduce_array(
 def _reduce_along(
     walk: NodeWalk[N], node: N, view: View, function: Function, positions: Sequence[int]
 ) -> View:
-    """Reduce an array, whose first axis is the batch, along axes; they stay with one cell."""
+    """Reduce an array, whose first axis is the batch, along axes; they stay with one cell. All axes of an
+    image are reduced as one, so that they give one feature.
+    """
     if not positions or view.has_batch(positions[0]):
         raise Unsupported("over the batch")
     images = [] if walk.views.lacks_batch else [(view.sizes or ())[0]]
@@ -92,8 +99,8 @@ def _reduce_along(
 def _sum_along(
     walk: Walk, node: OperatorNode, source: Source, positions: Collection[int], keep: bool
 ) -> View:
-    """Sum along axes of known sizes, as so many times the mean; over an axis that counts parts of the
-    channels, such as that of a stack, as a sum of these parts.
+    """Sum along axes of known sizes, and return the view. An axis that counts parts of the channels, such as
+    that of a stack, gives a sum of these parts; other axes give the mean times their number of cells.
     """
     parts = _channel_parts(walk, node, walk.try_lay_out(source), *positions) if len(positions) == 1 else ()
     if parts:
@@ -121,8 +128,8 @@ def _min_along(
 
 
 def _channel_parts(walk: Walk, node: OperatorNode, view: View, position: int) -> Sequence[View]:
-    """Return the parts of the channels that an axis counts, without that axis; none if it counts something
-    else.
+    """Return the parts of the channels that an axis counts, as views without that axis; nothing if it counts
+    something else, or too many.
     """
     count = walk.views.groups_at(view, position) if view.axes is not None else None
     channels = view.value.channels

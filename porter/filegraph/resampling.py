@@ -34,10 +34,15 @@ def adaptive_pool(
     walk: Walk, node: OperatorNode, value: Value, function: Function, counts: tuple[Dim, Dim]
 ) -> Value:
     """Add the mean or the largest value of so many windows of rows and of columns, which lie evenly over a
-    map. Where they do not divide it they overlap, and may differ by a cell (start_index and end_index in
-    torch's aten/src/ATen/native/AdaptivePooling.h).
+    map, and return its value. Where they do not divide the map they overlap, and may differ by a cell
+    (start_index and end_index in torch's aten/src/ATen/native/AdaptivePooling.h): then an op of its own
+    computes them.
+
+    Raises:
+        Unsupported: the input's size decides the number of windows.
     """
     sizes = _rows_and_columns(walk, value)
+    # one window over all cells, or one for each
     if all(count in (1, size) for size, count in zip(sizes, counts, strict=True)):
         reduced = [axis for axis, count in zip(CELLS, counts, strict=True) if count == 1]
         return walk.builder.reduce(node.name, value, function, reduced) if reduced else value
@@ -78,6 +83,7 @@ def resize(
     if not wanted and not by:
         return view
     targets = [_target(old[axis], wanted.get(axis), by.get(axis, 1.0)) for axis in AXES[1:]]
+    # if the scale and the size depend on the input, the size is that of another map
     resize_op = _resize_op(op, *targets)
     if resize_op is not None:
         resized = walk.builder.add(node.name, resize_op, view.value)
@@ -135,6 +141,7 @@ def match_cells(walk: Walk, node: OperatorNode, view: View, ends: Mapping[int, t
         raise Unsupported("of something else than the cells of a map, by a size that depends on the input's")
     value = view.value
     sizes = dict(zip(names, view.known_sizes, strict=True))
+    # an axis that gets more cells is padded, and one that gets fewer is cropped
     for kind in (PadLike, CropLike):
         wanted = dict[Axis, Dim]()
         sides = dict[Axis, Side]()
@@ -142,6 +149,7 @@ def match_cells(walk: Walk, node: OperatorNode, view: View, ends: Mapping[int, t
             axis = names[position]
             more = before + after
             if axis != "batch" and _grows(more) == kind.grows:
+                # what stands before the map if both sides get a half
                 half = more // 2 if kind.grows else -(-more // 2)  # rounded towards 0
                 wanted[axis] = sizes[axis] + more
                 sides[axis] = _side(before, after, half)
@@ -212,7 +220,12 @@ class _Target(NamedTuple):
 
 
 def _target(old: Dim, wanted: Dim | None, scale: float) -> _Target:
-    """Return what a resize makes of an axis: by a scale, to a size, or by both where they say the same."""
+    """Return what a resize makes of an axis: a scale, a size, or both where they say the same.
+
+    Args:
+        old: cells of the axis before.
+        wanted: cells after it; None if the resize is by `scale`.
+    """
     if wanted is None:
         new = None if isinstance(old, Open) else math.floor(old * scale)
         says_size = (

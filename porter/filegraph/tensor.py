@@ -157,7 +157,9 @@ class Tensor:
         return None if isinstance(content, View) else self.walk.flow.constant_content(content)
 
     def outcome(self) -> Read:
-        """Return the value as what the operator gives. What is made only now has the operator's own name."""
+        """Return what the operator gives: a view, or the numbers of a constant. What no operation has asked
+        for yet is made now, under the operator's own name.
+        """
         if self.known_source is None and "_value_or_numbers" not in self.__dict__:
             return self.make(self.scope.node)
         array = self.array
@@ -168,13 +170,17 @@ class Tensor:
         return Tensor(self.scope, word, make)
 
     def or_else(self, other: Tensor) -> Tensor:
-        """Return this tensor, or the other one if porter has no op for this one."""
+        """Return the tensor of what this one makes, or of what the other one makes if porter has no op for
+        this one.
+        """
         return replace(
             self, make=lambda node: first_supported(lambda: self.make(node), lambda: other.make(node))
         )
 
     def with_refusal_prefix(self, words: str) -> Tensor:
-        """Return this tensor, whose refusal (Unsupported) begins with these words."""
+        """Return a tensor that makes the same; where porter refuses it (Unsupported), the message begins with
+        these words.
+        """
 
         def make(node: OperatorNode) -> Read:
             try:
@@ -378,8 +384,11 @@ class Tensor:
     windows = _operation(joins.windows)
 
     def split(self, axis: int, sizes: Sequence[Dim], keep: bool = True) -> list[Tensor]:
-        """Split an axis into parts of these sizes; -1 is what is left. Without `keep` each part has to have
-        one cell, and loses the axis.
+        """Split an axis into parts of these sizes, and return them in order; -1 is what is left. Without
+        `keep` each part has to have one cell, and loses the axis.
+
+        Raises:
+            Unsupported: the parts are not the axis together.
         """
         part_sizes = parts.split_sizes(self.size(axis), sizes)
         ends = [sum(part_sizes[:index]) for index in range(len(part_sizes) + 1)]
@@ -523,7 +532,13 @@ class _TensorLayer(NamedTuple):
 
 
 def _apply_along(walk: Walk, node: OperatorNode, source: Source, axes: Axes, layer: _TensorLayer) -> View:
-    """Add a layer whose channels are these axes of the tensor, wherever they stand."""
+    """Add a layer whose channels are these axes of the tensor, wherever they stand, and return its view. The
+    last axis is taken as it is, also the channels of a map; other axes are moved to the end, joined, and
+    moved back.
+
+    Raises:
+        Unsupported: the batch is among the axes, or one is of open size.
+    """
     view = walk.try_lay_out(source)
     sizes = view.sizes or ()
     positions = sorted(position_of(axis, len(sizes)) for axis in axes)
@@ -533,6 +548,7 @@ def _apply_along(walk: Walk, node: OperatorNode, source: Source, axes: Axes, lay
         return layer._replace(of_map=False).of_cells(walk, node.name, view)
     order = [*(position for position in range(len(sizes)) if position not in positions), *positions]
     channel_sizes = [sizes[position] for position in positions]
+    # the batch, axis 0, has to stay the first one
     if order[0] != 0 or any(isinstance(size, Open) for size in channel_sizes):
         raise Unsupported(f"over the axes {[*axes]!r:.40}")
     channels_last = view.transposed(order)
@@ -581,7 +597,9 @@ def compute_or_derive(
 
 
 def _as_tensors(*operands: Operand) -> list[Tensor]:
-    """Return operands as tensors: numbers among them become constants of the node."""
+    """Return operands as tensors: numbers among them become constants of the node. At least one operand is a
+    tensor.
+    """
     first = next(each for each in operands if isinstance(each, Tensor))
     return [each if isinstance(each, Tensor) else first.scope.constant(each) for each in operands]
 
@@ -630,7 +648,11 @@ def concat(tensors: Sequence[Tensor], axis: int) -> Tensor:
 
 
 def stack(tensors: Sequence[Tensor], axis: int) -> Tensor:
-    """Stack values along a new axis."""
+    """Stack tensors along a new axis: constants to a constant, values as parts of the channels or as arrays.
+
+    Raises:
+        Unsupported: some are constants, and some are not.
+    """
 
     def make(node: OperatorNode) -> Read:
         if not all(each.is_value for each in tensors):
@@ -671,7 +693,7 @@ def matmul(first: Tensor, second: Tensor, transposed: Sequence[bool] = (False, F
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, scores: AttentionScores = PLAIN) -> Tensor:
-    """Return softmax(scale * q @ k^T + mask) @ v over the last two axes."""
+    """Add the attention softmax(scale * q @ k^T + mask) @ v over the last two axes, and return it."""
     walk = query.walk
 
     def make(node: OperatorNode) -> View:
@@ -693,7 +715,9 @@ def matmul_stored(matrix: Tensor, x: Tensor) -> Tensor:
 
 
 def merge_all(kind: str, tensors: Sequence[Tensor]) -> Tensor:
-    """Combine several tensors into their sum, product, mean or extreme."""
+    """Combine several tensors into their sum, product, mean or extreme, by the kind that `combine` takes. Of
+    constants the result is a constant.
+    """
 
     def make(node: OperatorNode) -> Read:
         return arithmetic.combine(tensors[0].walk, node, kind, [each.source for each in tensors])

@@ -116,7 +116,9 @@ def _expect_bounded(graph: Graph, file: FileGraph, names: Mapping[str, str]) -> 
 
 
 def _final_activation(graph: Graph, shape_of: Mapping[str, Shape]) -> Node | None:
-    """Return the op that makes the output of logits, which are a node's value; None if there is none."""
+    """Return the node of the softmax, log_softmax or sigmoid that makes the output of logits, which are a
+    node's value; None if the output is no such op's or no features.
+    """
     last = graph.by_path[graph.output]
     # A number of each image, which one feature was.
     if shape_of[last.path] == () and last.source in graph.by_path:
@@ -193,13 +195,19 @@ def _advice(file: FileGraph, first: Mapping[str, str], affected: Collection[str]
 
 
 def _ends_before(file: FileGraph, refused: Collection[str]) -> list[str]:
-    """Return the file's names of the values that `refused` nodes read and others give, and of the outputs
-    that are none of theirs; nothing if the file has no names for them, or they are too many to type.
+    """Return the names that the user can type as ends of a graph without the refused nodes: of the values
+    that refused nodes read and others give, and of the outputs that need no refused node. Return nothing if
+    the file has no name for one of them, or they are too many to type.
+
+    Args:
+        refused: names of the nodes that porter has no op for, and of all that follow them.
     """
     ends: list[tuple[str, str | None]] = []
     for node in file.nodes:
         if node.name in refused:
             reads = node.op.reads if isinstance(node.op, Foreign) else ()
+            # a tap is the name under which the file's framework gives a value; without one, the node's own is
+            # taken
             taps = reads if len(reads) == len(node.inputs) else (None,) * len(node.inputs)
             ends += zip(node.inputs, taps, strict=True)
     ends += [(name, None) for name in file.outputs]
@@ -220,6 +228,7 @@ def _paths(names: Iterable[str], inputs: Iterable[str] = ()) -> dict[str, str]:
     """
     split = {name: [path_word(part) for part in name.split("/") if part] or ["layer"] for name in names}
     firsts = {parts[0] for parts in split.values()}
+    # a first word that all names have, such as the model's, is left out
     start = 1 if len(firsts) == 1 and all(len(parts) > 1 for parts in split.values()) else 0
     short = {name: _shorten("/".join(parts[start:])) for name, parts in split.items()}
     scopes = {scope for path in short.values() for scope in accumulate(path.split("/")[:-1], "{}/{}".format)}

@@ -88,6 +88,7 @@ class Views:
         if value.shape is None:
             return View(value, None)
         n, *axes = self._pieces(value)
+        # so many axes stand beside the batch in the first one
         lead = len(axes) - rank + 1
         return View(value, join_pieces([(n, *axes[:lead]), *((piece,) for piece in axes[lead:])]))
 
@@ -113,7 +114,9 @@ class Views:
         )
 
     def has_more_than_batch(self, axis: tuple[Piece, ...]) -> bool:
-        """Return whether a tensor's first axis holds something beside the batch."""
+        """Return whether a tensor's first axis holds something beside the batch; without a batch it does,
+        since the axis is one of the value's own.
+        """
         return self.lacks_batch or any(piece.axis != "N" for piece in axis)
 
     def layout(self, rank: int = 4) -> Names:
@@ -377,8 +380,13 @@ class Views:
     def _map_ops(
         self, n: Piece, c: Piece, h: Piece, w: Piece, axes: Axes
     ) -> list[tuple[Op, Iterable[tuple[Piece, ...]]]]:
-        """Return ops from a map to a map, with factors that the axes suggest, and the axes that each op
-        gives.
+        """Return ops from a map to a map, each with the axes that it gives: an upsampling, a channel shuffle,
+        and moves of blocks of cells from or to the channels, with the factors that the axes suggest. The
+        caller takes the op whose axes are the tensor's.
+
+        Args:
+            n: the whole batch as a piece, as `c`, `h` and `w` are the channels, the rows and the columns.
+            axes: the tensor's.
         """
         rows, columns, channels = axes[1:] if self.builder.order == "HWC" else (*axes[2:], axes[1])
         times_down, times_across = (_size_or_one(axis[-1].size) if axis else 1 for axis in (rows, columns))
@@ -399,12 +407,15 @@ class Views:
                     self._map_axes(n, (h,), (w,), (Piece("C", inner), Piece("C", groups, inner))),
                 )
             )
+        # a map's rows whose innermost piece is of the channels are blocks of that size
         block = times_down
         if (rest := ratio(c.size, block**2)) is not None:
             cell = (h, Piece("C", block, block * rest)), (w, Piece("C", block, rest))
+            # the cells of a block come first among the channels; below, behind them
             ops.append((DepthToSpace(block, "DCR"), self._map_axes(n, *cell, (Piece("C", rest),))))
             cell = (h, Piece("C", block, block)), (w, Piece("C", block))
             ops.append((DepthToSpace(block, "CRD"), self._map_axes(n, *cell, (Piece("C", rest, block**2),))))
+        # the other way: rows among the channels
         block = next((_size_or_one(piece.size) for piece in channels if piece.axis == h.axis), 1)
         fewer, narrower = (quotient(cell.size, block) for cell in (h, w))
         if block > 1 and fewer is not None and narrower is not None:

@@ -79,7 +79,9 @@ Tap = Callable[[NodeOutput], str | None]
 
 
 def first_output_name(source: NodeOutput) -> str | None:
-    """Return the node's name for the first value that it gives; None for its others, which have no name."""
+    """Return the tap of formats whose engines know nodes only: the node's name for the first value that it
+    gives, and None for its others, which have no name.
+    """
     return None if source[1] else source[0]
 
 
@@ -209,8 +211,9 @@ class NodeWalk(Generic[N]):
         return self._in_file_layout[source]
 
     def lay_out(self, source: Source) -> View:
-        """Return the view of a value in the file's own layout, as `value` gives it; of what is an array then,
-        the array.
+        """Return the view of a value in the file's own layout, as a map or features, by an op if the tensor
+        holds it in another way. A value that is an array already, or that no single op lays out, is returned
+        as an array if it can be one.
         """
         view = self.view(source)
         is_array = view.value.is_array or self.views.layout_op(view) is None
@@ -293,8 +296,8 @@ class NodeWalk(Generic[N]):
         )
 
     def _tap_of(self, view: View, source: NodeOutput) -> str | None:
-        """Return the tap for an op that gives a value as its tensor holds it; None if the node of the value
-        itself has that tap.
+        """Return the tap (the framework's name for a value when it runs the graph) for an op that gives a
+        value as its tensor holds it; None if the node of the value itself has that tap.
         """
         node = self.builder.nodes.get(view.value.node)
         tap = self._tap_name(source)
@@ -316,6 +319,7 @@ class NodeWalk(Generic[N]):
             op = self.views.rearrange_op(view)
             if op is None:
                 raise Unsupported("of values whose batch is not the first axis, or that are repeated")
+            # the array has the tensor's axes, so that it is the value of the tap
             own = len(op.moves.joined) == rank - (not self.views.lacks_batch)
             value = self.builder.add(name, op, view.value, tap=tap if own else None)
             self._arrays[view] = self.views.as_rank(value, rank)
@@ -487,9 +491,11 @@ class NodeWalk(Generic[N]):
         outputs: Iterable[NodeOutput],
         names: Mapping[str, NodeOutput] | None = None,
     ) -> FileGraph:
-        """Return the graph of what leads to `outputs`, which are some of its `ends`.
+        """Return the graph of what leads to `outputs`.
 
         Args:
+            ends: the values of porter's graph, by the file's names, at which the file's graph can end.
+            outputs: which of them the graph gives.
             names: what the framework calls the values that the file gives; None if these are taps of `ends`.
         """
         graph = self.builder.finish(ends[source] for source in outputs if source in ends)
@@ -529,8 +535,9 @@ class NodeWalk(Generic[N]):
         return self.views.has_more_than_batch(view.axes[0])
 
     def record_outputs(self, node: N, outputs: Sequence[Read | None]) -> None:
-        """Record what a node gives, output by output. Outputs that porter lacks are foreign where something
-        reads them.
+        """Record what a node gives, output by output: views, and numbers as computed constants. Zeros,
+        repeated values without a view, and what porter lacks are foreign nodes where something reads them;
+        None records nothing.
         """
         for index, value in enumerate(outputs):
             source = node.name, index
@@ -547,8 +554,8 @@ class NodeWalk(Generic[N]):
                     self.flow.computed[source] = value
 
     def _record_output(self, node: N, index: int, output: View | Value) -> None:
-        """Record one output of a node. Its builder's node gets the tap, or is marked `moved` if it holds the
-        numbers in another order.
+        """Record one output of a node as its view. The node in porter's graph gets the tap, the name under
+        which the framework gives the value, or is marked `moved` if it holds the numbers in another order.
         """
         view = output if isinstance(output, View) else self.views.own_view(output)
         self.view_of[node.name, index] = view
@@ -557,6 +564,7 @@ class NodeWalk(Generic[N]):
         plain = view == self.views.own_view(view.value)
         if layer is not None and layer.tap is None and plain:
             self.builder.nodes[layer.name] = replace(layer, tap=tap)
+        # the file's value is a moved one of the node's
         elif layer is not None and layer.tap in (None, tap) and not plain:
             self.builder.nodes[layer.name] = replace(layer, tap=None, moved=True)
 
@@ -599,8 +607,9 @@ Walk = NodeWalk[Any]
 
 
 def leave_out(walk: Walk, layer: LeftOut, source: NodeOutput) -> View:
-    """Return the value that a layer takes, since it gives that back outside of training, and note the layer
-    as left out. One of rate 0 gives it back in training too, and is not noted.
+    """Note a layer that acts in training only, such as a dropout, as left out, and return the view of what it
+    takes: outside of training it gives that back. A layer of rate 0 does nothing in training either, and is
+    not noted.
     """
     view = walk.view(source)
     if layer.rate != 0:

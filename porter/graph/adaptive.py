@@ -49,6 +49,7 @@ def lower_adaptive_pool(parts: Parts, op: AdaptivePool) -> None:
     if any(len(windows_by_axis[axis]) > MOST_WINDOWS for axis in uneven_axes):
         message = f"{op.words} has more than {MOST_WINDOWS} windows that differ in size"
         raise GraphError(message, where=parts.node.path, next="port it to torch")
+    # size and step; (1, 1) keeps the cells of an axis whose windows differ
     down, across = (grid or (1, 1) for grid in grids)
     even_pool = _pool(op, Window((down[0], across[0]), (down[1], across[1])))
     if not uneven_axes:

@@ -95,8 +95,8 @@ def differences(one: Graph, other: Graph, ignoring: Collection[str] = ()) -> tup
 def _step_differences(
     one: Graph, other: Graph, path: str, site: SiteDifference | None, ignoring: Collection[str]
 ) -> Iterator[tuple[str, str | None, str | None]]:
-    """Yield what of a step differs: the op, the pads, an attribute or the inputs, each as both graphs have
-    it.
+    """Yield what of a step differs, as both graphs have it: the op alone if one graph lacks the step or has
+    another op there, otherwise the inputs, the pads or the whole windows, and other attributes.
     """
     node, other_node = one.by_path.get(path), other.by_path.get(path)
     if node is None or other_node is None or type(node.op) is not type(other_node.op):
@@ -113,6 +113,7 @@ def _step_differences(
             yield "pads", str(site.one), str(site.other)
         else:
             yield "windows", str(site.one.window), str(site.other.window)
+    # these have been compared above as a site
     shown = {"window", "convention"} if site_of(node.op) else set()
     for name in attributes(type(node.op)).keys() - shown - set(ignoring):
         value, other_value = getattr(node.op, name), getattr(other_node.op, name)

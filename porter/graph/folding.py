@@ -64,7 +64,9 @@ def fold_norms(graph: Graph, tensors: Mapping[str, NamedArrays]) -> Folding:
 
 
 def _same_for_all_calls(graph: Graph, folded: Mapping[str, str]) -> dict[str, str]:
-    """Return the paths of `folded` that are calls of layers to which every call would do the same."""
+    """Return the part of `folded`, layers' paths to those of their norms, in which every call of a layer is
+    followed by a call of the same norm: tensors that calls share can take in one norm only.
+    """
     norms = {
         holder: {graph.by_path[folded[call.path]].holder if call.path in folded else None for call in calls}
         for holder, calls in graph.calls.items()

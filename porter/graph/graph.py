@@ -174,12 +174,13 @@ class Graph:
 
 
 def input_shape(channels: int, axes: Sequence[int | None], size: Size) -> Shape:
-    """Return the shape of a graph's input at a size. Open axes have the rows and columns of the map that has
-    its numbers.
+    """Return the shape of a graph's input at a size: of a map, or of what is no map, of its axes, whose open
+    ones have the rows and columns of the map that has its numbers.
     """
     rows, columns = size
     if not axes:
         return channels, rows, columns
+    # one axis is a map's columns, two are its rows and columns
     open_sizes = [columns] if len(axes) == 1 else [rows, columns, *axes[2:]]
     return array_shape(size if axis is None else axis for axis, size in zip(axes, open_sizes, strict=True))
 
@@ -243,6 +244,7 @@ def shapes(graph: Graph, size: Size) -> Mapping[str, Shape]:
 def _compute_shapes(graph: Graph, size: Size) -> Mapping[str, Shape]:
     """Compute the shape of each value, and check each node as it is reached."""
     shape_of = input_shapes(graph, size)
+    # fewer paths than inputs, which are one more than the further ones
     if len(shape_of) <= len(graph.further_inputs):
         raise GraphError("two inputs have one path", where=graph.inputs[-1])
     for node in graph.nodes:
@@ -284,7 +286,8 @@ def _is_shared(graph: Graph, node: Node, shape_of: Mapping[str, Shape]) -> bool:
 
 def is_call(node: Node, holder: Node, shape_of: Mapping[str, Shape]) -> bool:
     """Return whether a node can be another call of the layer that `holder` is: it has the same op, with
-    tensors of the same shapes, of a value of the same kind.
+    tensors of the same shapes, of a value of the same kind. If one of these is a trained array, the values
+    also have to be of the same shape, since it has a number for each cell.
 
     Args:
         shape_of: the shape of every path.

@@ -56,7 +56,9 @@ def _lower_softsign(parts: Parts, op: ops.Softsign) -> None:
 
 
 def _lower_gelu(parts: Parts, op: ops.Gelu) -> None:
-    """Make a GELU by a tanh. The exact one needs an error function, which who lacks it lacks too."""
+    """Make the GELU that is approximated by a tanh. The exact one is left to be refused: it needs an error
+    function, which a destination that lacks it lacks too.
+    """
     if not op.approximate:
         return
     cubes = parts.add("cubes", _affine(0.044715), parts.add("power", ops.Power(3.0), parts.source))
@@ -77,13 +79,17 @@ def _lower_minimum(parts: Parts, op: ops.Minimum) -> None:
 
 
 def _lower_global_pool(parts: Parts, op: ops.GlobalPool) -> None:
-    """Make a pool that drops its rows and columns of one that keeps them."""
+    """Make a pool that drops its rows and columns of one that keeps them. One that keeps them is left to be
+    refused.
+    """
     if not op.keep:
         parts.end(ops.Flatten(), parts.add("cell", replace(op, keep=True), parts.source))
 
 
 def _lower_depth_to_space(parts: Parts, op: ops.DepthToSpace) -> None:
-    """Make the order CRD of DCR, by shuffling the channels first."""
+    """Make the order CRD (the channel counts first) of DCR (the cell does), by shuffling the channels first.
+    DCR itself is left to be refused.
+    """
     if op.order == "CRD":
         channels = (parts.shape[0] or 0) // op.block**2
         order = parts.add("order", ops.ChannelShuffle(channels), parts.source)
@@ -91,7 +97,9 @@ def _lower_depth_to_space(parts: Parts, op: ops.DepthToSpace) -> None:
 
 
 def _lower_space_to_depth(parts: Parts, op: ops.SpaceToDepth) -> None:
-    """Make the order CRD of DCR, by shuffling the channels afterwards."""
+    """Make the order CRD (the channel counts first) of DCR (the cell does), by shuffling the channels
+    afterwards. DCR itself is left to be refused.
+    """
     if op.order == "CRD":
         cells = parts.add("cells", ops.SpaceToDepth(op.block), parts.source)
         parts.end(ops.ChannelShuffle(op.block**2), cells)
@@ -114,11 +122,14 @@ def _lower_response_norm(parts: Parts, op: ops.LocalResponseNorm) -> None:
 
 
 def _lower_as_large(parts: Parts, op: ops.AsLarge) -> None:
-    """Make pads or a crop of so many cells as the input's size decides."""
+    """Make pads, or a crop, of so many cells as the sizes of the two maps differ by, on the sides that the op
+    says.
+    """
     ends = list[int]()
     shape, wanted = (parts.shapes[path] for path in parts.node.inputs)
     for side, size, wanted_size in zip((op.rows, op.columns), shape[1:], wanted[1:], strict=True):
         cells = 0 if side == "none" else abs((wanted_size or 0) - (size or 0))
+        # of half of an odd number, the odd cell is at the end
         before = {"start": cells, "both": cells // 2}.get(side, 0)
         ends += before, cells - before
     top, bottom, left, right = ends

@@ -82,7 +82,8 @@ def taken_shapes(plan: Plan) -> dict[str, Shape]:
 
 def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
     """Decide the realisation of every site for an input of `size` (rows, columns; if one is None, right at
-    every size).
+    every size). Ops that the destination lacks are made of others first; what is realised are the sites of
+    these too.
 
     Raises:
         PaddingError: a site has no exact form in the destination; `where` is its path.
@@ -135,8 +136,8 @@ def _realise_sites(
 
 
 def _calls_padded_otherwise(graph: Graph, realisations: Mapping[str, Realisation]) -> set[str]:
-    """Return the calls of layers that the destination says as another layer than the first call, because they
-    pad maps of another size.
+    """Return the paths of the nodes that call a layer again, as the destination's layer of its own: the pads
+    of the first call's layer are others, because it pads maps of another size.
     """
     pads = {path: (realisation.native, realisation.skipped) for path, realisation in realisations.items()}
     return {node.path for node in graph.nodes if pads.get(node.path) != pads.get(node.holder)}
@@ -156,7 +157,9 @@ def _first_fixing_node(graph: Graph, capabilities: Capabilities) -> Node | None:
 
 
 def _fixes_input_size(op: Op, inputs: Sequence[Shape], capabilities: Capabilities) -> bool:
-    """Return whether an op fixes the size of the graph's input in a destination."""
+    """Return whether an op fixes the size of the graph's input in a destination: it takes values of one size
+    only, although the input decides the size of one of `inputs` (None in a shape).
+    """
     if isinstance(op, Flatten) or (isinstance(op, Resize) and not op.of_any_size):
         return None in inputs[0]
     if isinstance(op, ResizeLike):
@@ -171,6 +174,7 @@ def _fixes_input_size(op: Op, inputs: Sequence[Shape], capabilities: Capabilitie
         steps = op.steps(inputs[0], is_map(inputs[0]), channels_last=True)
         return any(sizes.count(-1) > 1 for _, sizes in steps)  # -1 is an open size
     # What is left are ops that join values: no open size may have to be the same as a known one.
+    # a size of 1 is stretched to any other
     may_stretch = {1} if isinstance(op, Attention | Merge | OfArray | MatMul) else set()
     if isinstance(op, OfArray):
         inputs = (*inputs, op.sizes)

@@ -88,7 +88,9 @@ def expect_attributes(op: Op) -> None:
 
 
 def _read_node(value: object) -> Node:
-    """Read a node of port.json."""
+    """Read a node of port.json. Raises ValueError if it is none, names an op that porter lacks, or has an
+    attribute of another kind.
+    """
     entry = dict(value) if isinstance(value, Mapping) else {}
     kind = OPS.get(entry["op"]) if isinstance(entry.get("op"), str) else None
     if kind is None:
@@ -108,7 +110,7 @@ def _read_node(value: object) -> Node:
 
 
 def _read_further_input(value: object) -> FurtherInput:
-    """Read a further input of port.json."""
+    """Read a further input of port.json. Raises ValueError for another value."""
     entry = _expect_object(value, {"path", "name", "channels", "size", "axes"})
     rows, columns = (side if side is None else COUNT.read(side) for side in _expect_list(entry["size"]))
     axes = tuple(map(COUNT.read, _expect_list(entry["axes"])[:MOST_AXES]))
@@ -120,7 +122,7 @@ def _read_further_input(value: object) -> FurtherInput:
 
 
 def _read_scope(value: object) -> BlockScope:
-    """Read the use of a block of port.json."""
+    """Read the use of a block of port.json. Raises ValueError for another value."""
     entry = _expect_object(value, {"path", "block", "arguments"})
     if not isinstance(entry["arguments"], Mapping):
         raise ValueError(f"expected arguments by name, got {short_text(entry['arguments'])}")

@@ -43,8 +43,7 @@ _OF_INPUT = (Gelu, HardSwish, LogSoftmax, Mish, Swish)
 
 
 def absolute_error(op: type[Any], given: Doubles) -> Doubles | None:
-    """Return how much an op's values may be off, number by number; None if they are right in relative
-    terms.
+    """Return how much float32 may be off at each of an op's values; None if they are right in relative terms.
 
     Args:
         given: what the op reads.

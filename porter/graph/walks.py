@@ -36,8 +36,8 @@ def downstream(order: Iterable[str], inputs: Inputs, sources: Iterable[str]) -> 
 
 
 def in_order(ends: Iterable[_Name], inputs: Callable[[_Name], Iterable[_Name]]) -> list[_Name]:
-    """Return what `ends` are computed from, and `ends`: each after its inputs, which come in the order in
-    which they are read.
+    """Return `ends` and what they are computed from, each after its inputs, which come in the order in which
+    they are read.
 
     Raises:
         GraphError: a node is computed from itself; `where` is its name.
@@ -48,6 +48,7 @@ def in_order(ends: Iterable[_Name], inputs: Callable[[_Name], Iterable[_Name]]) 
     while waiting:
         name = waiting[-1]
         missing = [source for source in inputs(name) if source not in done]
+        # a name stays on the stack until its inputs are done, and may lie there twice
         if name in done or not missing:
             done[name] = None
             opened.discard(waiting.pop())

@@ -142,19 +142,21 @@ class Realisation:
 
 
 def realised_row(realisation: Realisation, window: Window, axis: int, size: int) -> WindowRow:
-    """Return the windows that a realisation gives along one axis, in the coordinates of its input.
-
-    `subsample` does not change them: every stride-th window at stride 1 is a window at that stride.
+    """Return the row that a realisation gives along one axis of `size` cells: its windows, in the coordinates
+    of its input. `subsample` does not change them: every stride-th window at stride 1 is a window at that
+    stride.
     """
     front, native = realisation.front, realisation.native
     if front is None and realisation.counted is None and not any(realisation.skipped):
         return row(native, window, axis, size)
     if front is None:
+        # without a pad layer: the pads that are left of the layer's own
         reads = replace(native, pads=subtract_pads(native.pads, realisation.skipped))
         firsts = first_cells(window, axis, reads.pads[2 * axis], count_windows(reads, window, axis, size))
         return count_row(
             window, axis, size, firsts, native.fill, _pads_along(axis, realisation.counted or native.pads)
         )
+    # with a pad layer, whose pads are cells of the layer's input
     before, after = pad_amounts(Convention(front.rule, front.pads), window, axis, size)
     firsts = first_cells(window, axis, before, count_windows(native, window, axis, size + before + after))
     counted = (before, after) if realisation.counted is None else _pads_along(axis, realisation.counted)

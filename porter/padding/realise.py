@@ -56,6 +56,7 @@ def realise(site: Site, size: Size, capabilities: Capabilities, nonnegative: boo
         _expect_windows(site, axis, n)
     if site.kind == "avg_pool" and _is_dilated(site, capabilities):
         raise PaddingError("the destination has no dilated average pool")
+    # first, what is exact at every size
     realisation = _smallest(site, (None, None), capabilities, nonnegative)
     is_known = None not in size
     computes_pads = (
@@ -63,6 +64,7 @@ def realise(site: Site, size: Size, capabilities: Capabilities, nonnegative: boo
     )
     if is_known and (realisation is None or computes_pads):
         realisation = _smallest(site, size, capabilities, nonnegative) or realisation
+    # at one size, a pool's own pads may do instead of every stride-th cell
     elif is_known and realisation is not None and realisation.subsample and site.kind != "conv":
         for_size = _smallest(site, size, capabilities, nonnegative)
         if for_size is not None and for_size.kind == "native":
@@ -85,8 +87,8 @@ Rows = list[tuple[int, WindowRow]]
 
 @lru_cache(maxsize=4096)
 def _smallest(site: Site, size: Size, capabilities: Capabilities, nonnegative: bool) -> Realisation | None:
-    """Return the first candidate, smallest first, that has the source's windows at this size; None if none
-    has.
+    """Return the first candidate, smallest first, that has the source's windows at this size, with its
+    reason, and with whether it has them at every size; None if none has.
     """
     sources = [_source_rows(site, axis, n) for axis, n in enumerate(size)]
     for candidate in _candidates(site, sources, capabilities, nonnegative):
@@ -99,8 +101,8 @@ def _smallest(site: Site, size: Size, capabilities: Capabilities, nonnegative: b
 
 
 def _source_rows(site: Site, axis: int, size: int | None) -> Rows:
-    """Return the source's rows at the sizes that stand for `size`, without the sizes at which it computes
-    nothing.
+    """Return the source's rows, its windows along one axis, at the sizes that stand for `size`, without the
+    sizes at which it computes nothing.
     """
     rows = [(n, row(site.convention, site.window, axis, n)) for n in sizes_to_try(site.window, axis, size)]
     return [(n, windows) for n, windows in rows if windows.count and not _has_void(site, windows)]
@@ -118,7 +120,9 @@ def _has_void(site: Site, windows: WindowRow) -> bool:
 
 
 def _expect_windows(site: Site, axis: int, size: int | None) -> None:
-    """Expect that a site has a window, and none over pads only."""
+    """Expect that a site has a window at `size`, or at some size for None, and none over pads only. Raises
+    PaddingError if it has not.
+    """
     if _source_rows(site, axis, size):
         return
     cells, along = site.window.extent(axis), ("rows", "columns")[axis]
@@ -152,8 +156,8 @@ def _gives_source_windows(
 
 
 def _same_row(kind: SiteKind, wanted: WindowRow, found: WindowRow, nonnegative: bool) -> bool:
-    """Return whether windows along an axis give the same values, so that a fill which nothing shows may
-    differ.
+    """Return whether windows along an axis give the same values: they are as many, begin at the same cell,
+    and divide by the same, or read the same pads. A fill that no value shows may differ.
     """
     if (wanted.start, wanted.count) != (found.start, found.count):
         return False
@@ -168,14 +172,19 @@ def _same_row(kind: SiteKind, wanted: WindowRow, found: WindowRow, nonnegative: 
 def _candidates(
     site: Site, sources: list[Rows], capabilities: Capabilities, nonnegative: bool
 ) -> Iterator[Realisation]:
-    """Yield the destination's spellings, from the smallest to the largest; the caller finds out which of them
-    are exact.
+    """Yield realisations that the destination can express, from the smallest to the largest: its own layer,
+    with and without skipped pads, then a pad layer before one without pads. The caller finds out which of
+    them are exact.
+
+    Args:
+        sources: the source's windows along rows and along columns.
     """
     window, convention = site.window, site.convention
     pads = _constant_pads(window, sources)
     strided_and_dilated = site.kind == "conv" and max(window.stride) > 1 and max(window.dilation) > 1
     subsample = strided_and_dilated and not capabilities.dilated_strides
     by_cell = site.kind == "max_pool" and _is_dilated(site, capabilities)
+    # the destination's own layer as it is
     if not subsample and not by_cell:
         natives = list(_native_conventions(site, pads, capabilities))
         yield from map(Realisation, natives)
@@ -184,6 +193,7 @@ def _candidates(
             and convention.average == "real_cells"
             and "real_cells" not in capabilities.averages
         ):
+            # a mask corrects the divisor, since the destination's own average counts pads
             yield from (Realisation(native, None, (0, 0, 0, 0)) for native in natives)
         if capabilities.one_sided and pads is not None:
             yield from _with_skipped_pads(site, pads, capabilities)
@@ -196,6 +206,7 @@ def _candidates(
     fronts = _fronts(site, pads, capabilities, nonnegative)
     for front, (native, strided) in product(fronts, bare):
         yield Realisation(native, front, None, strided, by_cell)
+    # the same with a mask, over the pads that the source's average counts
     if site.kind == "avg_pool" and convention.average != "full_window":
         own = (0, 0, 0, 0) if convention.average == "real_cells" else convention.pads
         for front, (native, strided) in product(fronts, bare):
@@ -208,7 +219,11 @@ def _fronts(
     site: Site, pads: Pads | None, capabilities: Capabilities, nonnegative: bool
 ) -> list[Front | None]:
     """Return the pad layers that may stand before the layer, None for no pad layer: with constant pads first,
-    then those that compute them.
+    then those that compute the source's own rule. Without the latter, a site whose pads are not constant has
+    none.
+
+    Args:
+        pads: constant ones, if they are enough.
     """
     fill = site.convention.fill if site.kind == "max_pool" else 0.0
     fill = 0.0 if nonnegative and fill == LOWEST else fill
@@ -245,7 +260,10 @@ def _with_skipped_pads(site: Site, pads: Pads, capabilities: Capabilities) -> It
 
 
 def _unpadded(window: Window, capabilities: Capabilities) -> Convention:
-    """Return a pool without pads, in a destination whose pools may lack rounding down."""
+    """Return the convention of a pool without pads, in a destination whose pools may lack rounding down: the
+    first rounding that it has, or `full` where it keeps a last window that its long stride puts past the
+    input.
+    """
     ends_past = capabilities.keeps_last and _strides_past(window)
     return Convention(rounding="full" if ends_past else capabilities.roundings[0])
 
@@ -253,7 +271,11 @@ def _unpadded(window: Window, capabilities: Capabilities) -> Convention:
 def _native_conventions(
     site: Site, constant: Pads | None, capabilities: Capabilities
 ) -> Iterator[Convention]:
-    """Yield the conventions of the destination's own layer that may do, smallest first."""
+    """Yield the conventions of the destination's own layer that may be exact, smallest first.
+
+    Args:
+        constant: pads that are the same at every size asked for; None if there are none.
+    """
     window, convention = site.window, site.convention
     fill = LOWEST if site.kind == "max_pool" else 0.0
     pads: list[Pads] = []
@@ -282,6 +304,7 @@ def _native_conventions(
             continue
         if capabilities.keeps_last and spelling.rule == "valid" and site.kind != "conv":
             rounding = _unpadded(window, capabilities).rounding
+        # the rules that compute their pads also fix how many windows there are
         if rounding == "floor" or spelling.rule not in rules:
             yield replace(spelling, rounding=rounding, average=average)
 
@@ -303,10 +326,8 @@ def _widest(kernel: int, capabilities: Capabilities) -> int:
 
 def _constant_pads(window: Window, sources: list[Rows]) -> Pads | None:
     """Return the smallest pads that the source's windows need at these sizes; None where the first window
-    moves with the size.
-
-    If any constant pads before an unpadded, floored layer are exact, these are: a larger pad after the input
-    can only add windows.
+    moves with the size. If any constant pads before an unpadded, floored layer are exact, these are: a larger
+    pad after the input can only add windows.
     """
     pads: list[int] = []
     for axis, rows in enumerate(sources):
@@ -314,6 +335,7 @@ def _constant_pads(window: Window, sources: list[Rows]) -> Pads | None:
         if len({source.start for _, source in rows}) != 1:
             return None
         past_end = max(source.start + (source.count - 1) * stride + extent - size for size, source in rows)
+        # a first window that starts at -2 needs two cells before the input
         pads += [-rows[0][1].start, max(past_end, 0)]
     top, bottom, left, right = pads
     return top, bottom, left, right
@@ -328,7 +350,9 @@ REACHES_NOWHERE = "no window reaches past the input"
 
 
 def _why(site: Site, found: Realisation, capabilities: Capabilities) -> str:
-    """Say, for the reader of a table of pads, why a site is realised so."""
+    """Say, for the reader of a table of pads, why a site is realised so. A composition's reason takes the
+    place of the others.
+    """
     reason = _why_native(site, found) if found.front is None else _why_front(site, found.front, capabilities)
     if any(found.skipped):
         uneven = _say_uneven(site.convention)
@@ -361,7 +385,9 @@ def _reads_pads(site: Site) -> bool:
 
 
 def _why_native(site: Site, found: Realisation) -> str:
-    """Say why, where the destination's own layer pads."""
+    """Say why the destination's own layer can pad the site: nothing is padded, it does the same, or the same
+    at these sizes.
+    """
     convention, native = site.convention, found.native
     if not _reads_pads(site):
         return REACHES_NOWHERE
@@ -389,7 +415,7 @@ def _say_uneven(convention: Convention) -> str:
 
 
 def _why_front(site: Site, front: Front, capabilities: Capabilities) -> str:
-    """Say why there is a pad layer in front."""
+    """Say why there is a pad layer in front: the first of the destination's limits that the site meets."""
     convention = site.convention
     if front.rule != "explicit":
         return (

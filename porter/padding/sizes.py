@@ -52,7 +52,9 @@ def size_text(size: Size) -> str:
 
 
 def parse_size(given: AnySize) -> Size:
-    """Parse `224`, `225x201` (rows x columns) or `any`; a number, or a pair of them."""
+    """Return the size that a user gives as `224`, `225x201` (rows x columns) or `any`, or as a number or a
+    pair of them. Raises UsageError for another text.
+    """
     if given == "any":
         return ANY
     if isinstance(given, Sequence) and not isinstance(given, str):

@@ -189,6 +189,7 @@ def count_windows(convention: Convention, window: Window, axis: int, size: int) 
     if convention.rounds == "floor":
         return max(spare // stride + 1, 0)
     count = -(-spare // stride) + 1
+    # the last window would begin behind the input and its first pad
     if convention.rounds == "ceil" and (count - 1) * stride >= size + before:
         count -= 1
     return max(count, 0)
@@ -203,7 +204,7 @@ def output_size(convention: Convention, window: Window, size: Size) -> Size:
 
 
 def row(convention: Convention, window: Window, axis: int, size: int) -> WindowRow:
-    """Return the windows of a layer that carries its own pads, along one axis."""
+    """Return the row of a layer that carries its own pads: its windows along one axis of `size` cells."""
     before, after = pad_amounts(convention, window, axis, size)
     firsts = first_cells(window, axis, before, count_windows(convention, window, axis, size))
     if convention.average == "full_window":
@@ -222,8 +223,9 @@ def count_row(
 ) -> WindowRow:
     """Return a row of windows with these first cells.
 
-    `counted` is how many cells before and after the input an average counts; None where it counts every cell
-    of a window.
+    Args:
+        counted: how many cells before and after the input an average counts; None where it counts every cell
+            of a window.
     """
     kernel, dilation = window.kernel[axis], window.dilation[axis]
     last = size - window.extent(axis)
@@ -239,18 +241,23 @@ def count_row(
 
 
 def _taps_within(first: int, kernel: int, dilation: int, low: int, high: int) -> int:
-    """Return how many of the `kernel` cells first, first + dilation, ... lie in low..high-1."""
+    """Return how many taps of a window, the `kernel` cells first, first + dilation, ... that it reads, lie in
+    low..high-1.
+    """
     first_tap = max(0, -((first - low) // dilation))
     last_tap = min(kernel - 1, (high - 1 - first) // dilation)
     return max(last_tap - first_tap + 1, 0)
 
 
 def sizes_to_try(window: Window, axis: int, size: int | None) -> Iterable[int]:
-    """Return sizes that stand for `size`, or for every size if it is None."""
+    """Return sizes that stand for `size`, or for every size if it is None: those below extent + stride, since
+    from there on a stride more of input only adds a window inside (see the module).
+    """
     extent, stride = window.extent(axis), window.stride[axis]
     if size is None:
         return range(1, extent + stride)
     longest = extent + stride - 1
+    # the longest of these that differs from `size` by whole strides
     return [min(size, longest - (longest - size) % stride)]
 
 

@@ -63,8 +63,8 @@ class Declared:
 
 
 def declared(path: Path, with_zoos: bool = False) -> Declared:
-    """Return what the recipe at `path` declares. If its zoos are not asked for, the text after its variants
-    is not read.
+    """Return what the recipe at `path` declares, read from its text alone; what is wrong with it is its
+    `fault`. If its zoos are not asked for, the text after its variants is not read.
     """
     try:
         found, fault = _read_sections(path, read_text(path), with_zoos)
@@ -87,8 +87,8 @@ def declared(path: Path, with_zoos: bool = False) -> Declared:
 def _read_sections(
     path: Path, text: str, with_zoos: bool
 ) -> tuple[dict[str, dict[str, Mark]], RecipeError | None]:
-    """Return the words of the sections that declare something, each with its place, and the error if the text
-    is wrong.
+    """Return the words of the sections that declare something, by section, each with its place; and the error
+    if the text is wrong, otherwise None.
     """
     names: dict[str, dict[str, Mark]] = {"architecture": {}, "extends": {}, "variants": {}, "zoos": {}}
     try:
@@ -105,7 +105,8 @@ def _read_sections(
 
 
 def _words_of_sections(path: Path, text: str) -> Iterator[tuple[str, str, Mark]]:
-    """Yield a recipe's sections with the word or the keys that each has, and their places.
+    """Yield, for each section at the top of a recipe, its word or each of its keys: the section, the word,
+    and its place.
 
     Raises:
         RecipeError: the text is not valid YAML from here on.
@@ -121,12 +122,13 @@ def _words_of_sections(path: Path, text: str) -> Iterator[tuple[str, str, Mark]]
                 depth = len(awaiting_key)
                 key = awaiting_key[-1] if awaiting_key else None
                 if isinstance(event, yaml.ScalarEvent):
+                    # depth 1 is the recipe's own mapping, and depth 2 is in the value of a section
                     if depth == 1 and key:
                         section = event.value
                     elif (depth == 1 and key is False) or (depth == 2 and key):
                         yield section, event.value, mark_of(path, event)
                 if key is not None:
-                    awaiting_key[-1] = not key
+                    awaiting_key[-1] = not key  # keys and values take turns
                 if isinstance(event, yaml.CollectionStartEvent):
                     awaiting_key.append(True if isinstance(event, yaml.MappingStartEvent) else None)
     except yaml.YAMLError as error:

@@ -45,12 +45,13 @@ def expand(member: Member, options: Mapping[str, Value] | None = None, *, as_tra
 
 
 def _expand_once(member: Member, most: int) -> Graph:
-    """Return the graph of a member; the one that its recipe keeps if it was expanded before.
+    """Return the graph of a member, checked against its zoo; the one that its recipe keeps if it was expanded
+    before.
 
     Raises:
         TooLarge: it has more than `most` nodes.
     """
-    key = (member.zoo.options, member.zoo.padding)
+    key = (member.zoo.options, member.zoo.padding)  # what a caller may have changed in the zoo
     known = member.recipe.graphs.setdefault(member.is_a, [])
     graph = next((graph for other_key, graph in known if other_key == key), None)
     if graph is None:
@@ -81,8 +82,10 @@ def expand_steps(
     as_trained: bool = False,
     most: int = MAX_USES,
 ) -> Expanded:
-    """Return the graph as `expand` does, with the step that each node is from. `most` is for
-    `expand_within`.
+    """Return the graph as `expand` does, with the step that each node is from.
+
+    Args:
+        most: the nodes that the graph may have; more raise TooLarge.
     """
     recipe, chosen = member.recipe, options or {}
     for name in chosen:
@@ -185,7 +188,9 @@ def _missing_variable(recipe: Recipe, variant: str, error: UnknownVariable) -> R
 
 
 def _origins(member: Member, options: Mapping[str, Value]) -> dict[tuple[str, str], Mark]:
-    """Return where the values of the variables are written, as `Unrolling.origins` has it."""
+    """Return where the values of the variables are written, by ("", name), as `Unrolling.origins` has them;
+    those of a caller's options are written nowhere.
+    """
     recipe, variant, zoo = member
     places: dict[str, Location] = {name: ("options", name) for name in recipe.options}
     places |= {name: ("constants", name) for name in recipe.constants}
@@ -196,7 +201,9 @@ def _origins(member: Member, options: Mapping[str, Value]) -> dict[tuple[str, st
 
 
 def _expect_sites(member: Member, graph: Graph, steps: Mapping[str, Location]) -> None:
-    """Expect that each padding rule of a zoo matches a site of some variant."""
+    """Expect that each padding rule of a zoo matches a site of some variant. Raises RecipeError at those that
+    match none, with what they match instead.
+    """
     recipe, zoo = member.recipe, member.zoo.of(member.variant)
     without_site = _rules_without_site((*zoo.padding_as_trained, *zoo.padding), graph)
     if without_site:
@@ -224,7 +231,9 @@ def _expect_sites(member: Member, graph: Graph, steps: Mapping[str, Location]) -
 
 
 def _expect_labels(member: Member, graph: Graph) -> None:
-    """Refuse labels of another number of classes than the zoo's own head has, without a background class."""
+    """Refuse labels of another number of classes than the zoo's own head has, without a background class.
+    Nothing is checked without labels or a head.
+    """
     recipe, variant, zoo = member
     labels = zoo.of(variant).labels
     head = head_of(graph)

@@ -175,6 +175,7 @@ def parse(text: str) -> ast.expr:
 
 @lru_cache(maxsize=4096)
 def _compile(text: str) -> Compute:
+    """Return the function that computes the expression in a text, which is parsed once."""
     return _compile_tree(parse(text))
 
 
@@ -271,7 +272,9 @@ def _compile_arithmetic(node: ast.BinOp) -> Compute:
 
 
 def _compile_call(name: str, arguments: Sequence[Compute]) -> Compute:
-    """Return the function that computes a function of numbers."""
+    """Return the function that calls one of FUNCTIONS with numbers. It raises RecipeError for another number
+    of arguments than that takes.
+    """
 
     def compute(variables: Variables) -> Value:
         values = [_number(argument(variables)) for argument in arguments]
@@ -286,7 +289,9 @@ def _compile_call(name: str, arguments: Sequence[Compute]) -> Compute:
 
 
 def _compile_comparison(node: ast.Compare) -> Compute:
-    """Return the function that computes a chain of comparisons."""
+    """Return the function that computes a chain of comparisons: True if each neighbouring pair holds. Orders
+    compare numbers, equalities any values.
+    """
     first = _compile_tree(node.left)
     others = [(type(op), _compile_tree(part)) for op, part in zip(node.ops, node.comparators, strict=True)]
 

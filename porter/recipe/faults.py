@@ -36,7 +36,9 @@ class Faults:
 
     @contextmanager
     def collect(self) -> Iterator[None]:
-        """Keep the error that ends the block, and those that came with it; what follows the block goes on."""
+        """Keep the RecipeError that ends the block, and those that came with it, as its `others`, instead of
+        raising it: what follows the block goes on.
+        """
         try:
             yield
         except RecipeError as error:

@@ -90,12 +90,17 @@ def _users_folder() -> Path | None:
 
 
 def declared_recipes(given: Path | None = None, with_zoos: bool = False) -> tuple[Declared, ...]:
-    """Return what the recipes in `recipe_folders` declare. Names that a recipe of an earlier folder has are
-    left out, and all names of an architecture that one of an earlier folder has.
+    """Return what the recipes in `recipe_folders` declare, those of earlier folders first.
 
-    A recipe has a fault if its text is not valid YAML, or if it has a name of another recipe in its folder.
-    An exact copy of one of porter's own is left out: a checkout has all of them in ./recipes, beside those of
-    an installed porter.
+    A name that a recipe of an earlier folder has is left out, and so are all names of an architecture that an
+    earlier folder has. A recipe that extends another has that one's names too. An exact copy of one of
+    porter's own is left out, unless its folder is `given`: a checkout has all of them in ./recipes, beside
+    those of an installed porter. A recipe has a fault if its text is not valid YAML, if it has a name of
+    another recipe in its folder, or if what it extends is not there.
+
+    Args:
+        given: the folder that `--recipes` names.
+        with_zoos: read the names of zoos too, for which a whole text has to be read.
 
     Raises:
         UsageError: as `recipe_folders`.
@@ -103,6 +108,7 @@ def declared_recipes(given: Path | None = None, with_zoos: bool = False) -> tupl
     own_folder = recipes_folder()
     shipped = _declared_in_folder(own_folder, with_zoos)
     listed: list[Declared] = []
+    # backwards, because a recipe extends one that comes behind it, in its folder or in a later one
     for folder in reversed(recipe_folders(given)):
         recipes = shipped if folder.samefile(own_folder) else _declared_in_folder(folder, with_zoos)
         if recipes is not shipped and folder is not given:
@@ -117,6 +123,7 @@ def declared_recipes(given: Path | None = None, with_zoos: bool = False) -> tupl
         before = [
             other
             for other in declared
+            # the recipes of earlier folders, and those beside it that extend it and so have its names
             if other.fault is None and (other.path.parent != folder or recipe.path in other.files)
         ]
         has_architecture = any(other.architecture == recipe.architecture for other in before)
@@ -142,13 +149,15 @@ def replaced_recipe(recipe: Recipe) -> Path | None:
 
 
 def _is_no_recipe(recipe: Declared, given: Path | None) -> bool:
-    """Return whether a file in ./recipes is not a recipe: any project may have a folder of that name."""
+    """Return whether a file in ./recipes that declares no architecture is not meant as a recipe: any project
+    may have a folder of that name. If the folder is `given`, it is meant.
+    """
     return not recipe.architecture and recipe.path.parent == WORKING_FOLDER != given
 
 
 def error_of_taken_name(path: Path) -> RecipeError | None:
-    """Return the error of the first name in a recipe's file that porter's own recipes have too, or another
-    one in its folder; None if all names are its own.
+    """Return the error of the first name in the recipe's file at `path` that porter's own recipes have too,
+    or another one in its folder; None if all names are its own, or the file is a copy of one of porter's.
     """
     own = recipes_folder()
     if _is_copy_of_shipped(path, own):
@@ -182,8 +191,13 @@ def _declared_in_folder(folder: Path, with_zoos: bool) -> list[Declared]:
 def _with_base(
     recipe: Declared, place: Mark, later: Sequence[Declared], beside: Sequence[Declared]
 ) -> Declared:
-    """Return the recipe with what it extends: the first of `later` that has this architecture; with a fault
-    if there is none. `beside` are the recipes of its folder.
+    """Return the recipe with the names of what it extends: the first of `later` that has this architecture.
+    If there is none, or only a faulty one, return it with a fault that says why.
+
+    Args:
+        place: of the word `extends`.
+        later: the recipes behind it, among which its base is.
+        beside: the recipes of its folder, which may extend each other in a circle.
     """
     for base in later:
         if base.architecture == recipe.architecture and base.fault is None:
@@ -191,6 +205,7 @@ def _with_base(
     known = hint(recipe.architecture, (base.architecture for base in later))
     message = f"there is no architecture '{recipe.architecture}' to extend"
     files = {other.path.stem: other for other in beside if other.extends is not None}
+    # what extends what by names of files, up to a name that comes again
     chain = [recipe.path.stem]
     while chain[-1] in files and chain[-1] not in chain[:-1]:
         chain.append(files[chain[-1]].architecture)
@@ -208,8 +223,8 @@ def _with_base(
 
 
 def recipe_files(path: Path) -> tuple[Path, ...]:
-    """Return the file of a recipe, and those of the recipes that it extends, one after another. They are in
-    its folder, or where recipes are found.
+    """Return the file of the recipe at `path`, and those of the recipes that it extends, one after another.
+    They are in its folder, or where recipes are found.
 
     Raises:
         RecipeError: it extends a recipe that is not there.
@@ -225,7 +240,12 @@ def recipe_files(path: Path) -> tuple[Path, ...]:
 
 
 def _expect_own_names(recipe: Declared, others: Sequence[Declared], whose: str, next: str) -> Declared:
-    """Return the recipe; with a fault if one of its own names is also a name of one of the `others`."""
+    """Return the recipe; with a fault if one of its own names is also a name of one of the `others`.
+
+    Args:
+        whose: says in the message whose recipe that is, such as "porter's own ".
+        next: the advice of the fault.
+    """
     owners = {name: other for other in others for name in other.own}
     for name, mark in recipe.own.items():
         if name in owners and recipe.fault is None:
@@ -275,8 +295,8 @@ def _advice_if_replaced(name: str, recipes: Sequence[Declared]) -> str | None:
 
 
 def _advice_for_unknown(name: str, recipes: Sequence[Declared]) -> str:
-    """Return the nearest variant: one that begins with the word, otherwise one that is spelt alike, or the
-    variants of an architecture that is.
+    """Return advice for an unknown name: the shortest variant that begins with it, the nearest variant, the
+    variants of the nearest architecture, or some names.
     """
     variants = [word for recipe in recipes for word in recipe.variants]
     names = [word for recipe in recipes for word in recipe.names]
@@ -379,8 +399,12 @@ def convert_command(
     mapped: Sequence[str] = (),
     said: Callable[..., str] = CONVERT.advise,
 ) -> str:
-    """Return the command that ports a file as a variant of a zoo, whose recipe may be found in the folder
-    `recipes` only. `said` is CONVERT.line if the command is printed to be typed.
+    """Return the command that ports a file as a variant of a zoo.
+
+    Args:
+        recipes: a folder of recipes, which the command names if only it has the variant's recipe.
+        mapped: what the command says with `--map`.
+        said: writes the command; CONVERT.line if it is printed to be typed.
     """
     named, zoo = folder_to_name(member.recipe, recipes), member.zoo.name
     return said(subject=member.variant, source=zoo, to=to, weights=weights, mapped=mapped, recipes=named)

@@ -142,8 +142,8 @@ def _trunk_size(graph: Graph) -> int:
 
 
 def _nodes_within_convolutions(graph: Graph, kind: str) -> tuple[int, ...]:
-    """Return `Fingerprint.convolutions` of a kind: at n, the number of nodes that come after at most n
-    convolutions of the kind on every path.
+    """Return `Fingerprint.convolutions` of a kind: at index n, the number of nodes to which every path leads
+    through at most n convolutions of the kind.
     """
     convolutions_up_to: dict[str, int] = {}
     head = head_of(graph)
@@ -153,12 +153,13 @@ def _nodes_within_convolutions(graph: Graph, kind: str) -> tuple[int, ...]:
             max(convolutions_up_to.get(source, 0) for source in node.inputs) + is_of_kind
         )
     counts = Counter(convolutions_up_to.values())
+    # the most itself is left out: it would count all nodes
     return tuple(sum(counts[fewer] for fewer in range(most + 1)) for most in range(max(counts)))
 
 
 def _nodes_without_beginnings(graph: Graph) -> dict[str, int]:
     """Return `Fingerprint.beginnings`, for every eighth node that has a digest of its own and for the last
-    one.
+    one: how many nodes neither have the digest nor come after a node that has it.
     """
     head = head_of(graph)
     inputs = {path: str(index) for index, path in enumerate(graph.inputs)}
@@ -236,7 +237,10 @@ def read_beside_recipes(file: Path, parse: Callable[[Any], T]) -> T | None:
 @lru_cache(maxsize=2)
 def _read_cached(file: Path, changed: int, size: int, texts: str, parsed: Callable[[Any], Any]) -> Any:
     """Return the parsed content of a file if it was made from these texts, otherwise None. The time of its
-    change and its size keep the cache true.
+    change and its size are parameters for the cache only.
+
+    Args:
+        texts: the digest of all recipes beside the file.
     """
     content = json.loads(file.read_text(encoding="utf-8"))
     return parsed(content) if content["sha256"] == texts else None

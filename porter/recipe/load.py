@@ -79,6 +79,9 @@ def open_recipe(*files: Path) -> Recipe:
     """Return a recipe whose zoos are read when each is first asked for. Files that have not changed are read
     once.
 
+    Args:
+        files: the recipe's, then that of the recipe which it extends, and so on.
+
     Raises:
         RecipeError: as `load_recipe`, now or when a zoo is asked for.
     """
@@ -95,7 +98,12 @@ def open_recipe(*files: Path) -> Recipe:
 
 @lru_cache(maxsize=64)
 def _open(files: tuple[Path, ...], stamp: Stamp) -> Recipe:
-    """Return the recipe of a file and of the files whose zoos it assembles."""
+    """Return the recipe of a file, with those that it extends; zoos are not read yet. `stamp` is a parameter
+    for the cache only: after a change of a file it is another one.
+
+    Raises:
+        RecipeError: it is a zoo's file, or a section, a name or an expression is wrong.
+    """
     path, *bases = files
     source = read_source(path)
     if "zoo" in source.data and "architecture" not in source.data:
@@ -197,8 +205,11 @@ def expect_sections(path: Path) -> None:
 
 
 def _assemble_with_base(source: RecipeSource, base: Recipe) -> RecipeSource:
-    """Return the recipe `base` with what `source` adds to it. The zoos of `base` stay as they are: they lack
-    the new variants.
+    """Return what the recipe `base` says with what `source`, which extends it, adds. The zoos of `base` lack
+    the new variants: those that have all variants get the list of the old ones.
+
+    Raises:
+        RecipeError: `source` has a name that `base` has too.
     """
     parse_section(Extension, source, (), source.data)
     parts = [SourcePart((), base.source, ())]

@@ -46,7 +46,13 @@ class Places:
                 self.numbers_of(rule, path, captured)
 
     def numbers_of(self, rule: NameRule, path: str, captured: Mapping[str, Any]) -> Mapping[Location, int]:
-        """Return the places of the scopes around a node's line, and of the node, by line."""
+        """Return, for a node that a rule names, the places of the scopes around its line, and of the node
+        itself, by the location of each line; nothing if no name asks for places. What has no place yet gets
+        the next one in its table.
+
+        Args:
+            captured: what the rule's pattern captured in the path.
+        """
         if not self._tables:
             return {}
         numbers = {}
@@ -57,7 +63,9 @@ class Places:
 
 
 def _length_of_table(rule: NameRule) -> int:
-    """Return the number of parts of a line's location that are its table's."""
+    """Return how many parts of a rule's location lead to its outermost table; the others are scopes, which
+    end with `/`, and its own key.
+    """
     end = len(rule.location) - 1
     while str(rule.location[end - 1]).endswith("/"):
         end -= 1
@@ -67,8 +75,8 @@ def _length_of_table(rule: NameRule) -> int:
 def _lines_around(
     rule: NameRule, path: str, captured: Mapping[str, Any]
 ) -> Iterator[tuple[Location, tuple[Location, Captures], tuple[Location, Captures]]]:
-    """Yield the lines from the outermost scope to the rule's own, each with its table, and what is counted
-    there.
+    """Yield the lines from the outermost scope to the rule's own: the line's location, its table with what
+    the scopes before captured, and what is counted there, a scope with its captures or the node.
     """
     table_length = _length_of_table(rule)
     outer_captures = tuple[Any, ...]()

@@ -90,7 +90,11 @@ def site_convention(
     variables: Variables,
     source: RecipeSource,
 ) -> Convention:
-    """Return the convention at a site: by the first rule that matches, otherwise `default`.
+    """Return the convention at a site, for one node: by the first of the zoo's rules that matches, otherwise
+    `default`, which the graph declares.
+
+    Args:
+        variables: for the expressions in the rule's value.
 
     Raises:
         RecipeError: with the rule's line.
@@ -110,7 +114,11 @@ def evaluate_padding(value: Any, variables: Variables) -> Any:
 
 
 def _read_convention(value: Any, kind: SiteKind, default: Convention) -> Convention:
-    """Return the convention that a rule's value states, with the rest from the graph's own."""
+    """Return the convention that a rule's value states, with the rest from `default`, the graph's own.
+
+    Raises:
+        RecipeError: a key does not belong to this kind of site, or a value is wrong.
+    """
     if not isinstance(value, dict):
         return _with_amount(value, default)
     convention = _with_amount(value["pad"], default) if "pad" in value else default
@@ -134,7 +142,12 @@ def _read_convention(value: Any, kind: SiteKind, default: Convention) -> Convent
 
 
 def _with_amount(value: Any, default: Convention) -> Convention:
-    """Return the convention with a pad's rule, or with its numbers of cells."""
+    """Return the convention with the pads that `value` states: a rule by its name, one number of cells for
+    all sides, or a number for each side.
+
+    Raises:
+        RecipeError: it is none of these.
+    """
     if isinstance(value, str):
         return replace(default, rule=_expect_choice("pad", value, _RULE_NAMES), pads=(0, 0, 0, 0))
     amounts = value if isinstance(value, tuple) else (value,) * 4

@@ -41,6 +41,7 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
     for token in _TOKEN.finditer(pattern):
         parts.append(_escape_literal(pattern, pattern[end : token.start()]))
         end = token.end()
+        # any number of whole parts, any text, text within a part, or a capture within a part
         if token[0] == "**/":
             parts.append("(?:[^/]+/)*")
         elif token[0] == "**":

@@ -57,7 +57,7 @@ def proof_of(member: Member, destination: str) -> Proof:
 
 @lru_cache(maxsize=1)
 def _read(file: Path) -> dict[str, Proof]:
-    """Return the proofs in a file by VARIANT/ZOO/DESTINATION; none if it is not there."""
+    """Return the proofs in a file by VARIANT/ZOO/DESTINATION; nothing if the file is not there."""
     if not file.is_file():
         return {}
     return {name: Proof(**row) for name, row in json.loads(file.read_text(encoding="utf-8")).items()}

@@ -103,7 +103,11 @@ def read_weights_table(
 def _read_file(
     source: RecipeSource, location: Location, row: WeightsSection, zoo: ZooSection
 ) -> WeightsFile | None:
-    """Return the published file of a row; None for a row without one."""
+    """Return the published file of a row; None for a row without one.
+
+    Raises:
+        RecipeError: the row describes a file that it does not name, or its address is not whole.
+    """
     if row.file is None and row.pypi is None:
         for key in (*_DIGESTS, "member", "name"):
             if getattr(row, key) is not None:
@@ -141,7 +145,12 @@ def _read_accuracy(
     zoo: ZooSection,
     protocol: Preprocess | None,
 ) -> Published | None:
-    """Return the published accuracy of a row; None for a row without one."""
+    """Return the published accuracy of a row, with the source, the note and the size that the zoo and its
+    protocol state where the row does not; None for a row without one.
+
+    Raises:
+        RecipeError: one of the two figures, the source or the size is missing.
+    """
     if row.top1 is None and row.top5 is None:
         return None
     side = None if protocol is None else protocol.fed_side

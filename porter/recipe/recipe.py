@@ -222,7 +222,9 @@ class Zoo:
         return not self.only or variant in self.only
 
     def of(self, variant: str) -> Zoo:
-        """Return this zoo with what is different for `variant`."""
+        """Return this zoo with what is different for `variant`. The first match of a rule applies, so that
+        the variant's rules of padding come first.
+        """
         override = self.overrides.get(variant, Override({}, ()))
         weights = self.weights.get(variant)
         models = models_of(self.framework, self.reference)
@@ -357,7 +359,11 @@ class Recipe:
         return {name: zoo.of(variant) for name, zoo in self.zoos.items() if zoo.has(variant)}
 
     def _zoo(self, name: str, variant: str) -> Zoo:
-        """Return the zoo of a name; a framework's name stands for its default zoo."""
+        """Return the zoo of a name, or the default zoo of a framework of that name.
+
+        Raises:
+            UsageError: there is no such zoo; `variant` is for the message.
+        """
         if name in self.zoos:
             return self.zoos[name]
         default = DEFAULT_ZOOS.get(OTHER_NAMES.get(name, name))
@@ -429,8 +435,8 @@ class Member(NamedTuple):
         return self._replace(zoo=self.zoo.at(generation))
 
     def kin(self) -> Iterator[Member]:
-        """Yield the variant itself, and then the variant in the zoos that may have the same names: a chain of
-        `extends` joins them.
+        """Yield the variant itself, and then the same variant in the zoos that may have the same names,
+        because a chain of `extends` joins them to its zoo.
         """
         yield self
         recipe, variant, zoo = self

@@ -59,7 +59,9 @@ def raise_refusal(source: RecipeSource, location: Location, error: ValidationErr
 
 
 def _error_of_key(where: str, key: str, details: Sequence[Mapping[str, Any]]) -> RecipeError:
-    """Return the error for all that pydantic says of one key."""
+    """Return the error for all that pydantic says of one key: that it is missing, or what its value must be,
+    joined by `or` where it tried several types.
+    """
     first = details[0]
     if first["type"] in ("missing", "missing_argument"):
         name = key.rpartition(".")[2]

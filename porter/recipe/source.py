@@ -89,7 +89,9 @@ class RecipeSource:
         return value
 
     def mark(self, location: Location, *, key: bool = False) -> Mark | None:
-        """Return the place of a value, or of its key; None if the recipe lacks it."""
+        """Return the place of a value, or of its key; None if the recipe lacks it. An assembled recipe asks
+        its parts.
+        """
         marks = (part.mark(location, key) for part in self.parts)
         return (self.keys if key else self.values).get(location) or next(
             (mark for mark in marks if mark), None
@@ -213,6 +215,7 @@ def yaml_error(path: Path, error: yaml.YAMLError) -> RecipeError:
     """Return the error of a recipe that is not valid YAML."""
     problem = getattr(error, "problem", None) or " ".join(str(error).split())
     start, mark = getattr(error, "context_mark", None), getattr(error, "problem_mark", None)
+    # the parser stops far behind a bracket that is not closed
     if start and mark and start.line < mark.line and "flow" in str(getattr(error, "context", "")):
         problem, mark = "a bracket is opened here and not closed on its line", start
     advice = next(

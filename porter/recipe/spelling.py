@@ -9,8 +9,11 @@ from porter.base.errors import LISTED, some
 
 
 def hint(word: str, known: Iterable[str], line: str = "") -> str:
-    """Return advice for an unknown `word`: the nearest of `known`, otherwise some of them, and the command
-    `line` that lists them all.
+    """Return advice for an unknown `word`: the nearest of `known`, otherwise some of them. If a value follows
+    a known key after a space, the colon is missing.
+
+    Args:
+        line: the command that lists all of `known`, added where there are too many to list.
     """
     words = sorted(set(known))
     key, value = word.partition(" ")[::2]

@@ -44,6 +44,7 @@ def make_op(attributes: Attributes, channels: int, pad: MakeConvention) -> Op:
         )
     if "pad" in arguments:
         arguments["convention"] = pad(_SITES[kind], arguments.pop("pad"))
+    # recipes call it an operation of its own; the graph has a convolution with a group for each channel
     if kind == "depthwise_conv":
         return Conv(filters=channels * arguments.pop("multiplier"), groups=channels, **arguments)
     return OPS[kind](**arguments)

@@ -121,8 +121,11 @@ class RecipeStep:
     location: Location
 
     def written(self, key: str, place: Mapping[str, Any]) -> tuple[Location, Any]:
-        """Return where the argument of a repetition is written, and its value as written. `first` and `last`
-        of `place` say which repetition it is.
+        """Return where the argument `key` is written, and its value as written, not evaluated; in the first
+        and the last repetition what overrides it there.
+
+        Args:
+            place: says by its `first` and `last` which repetition it is.
         """
         for end in ("last", "first"):
             if place[end] and key in self.overrides[end]:
@@ -163,8 +166,11 @@ def with_branches(steps: Iterable[RecipeStep]) -> Iterator[RecipeStep]:
 def find_cycle(
     steps: Iterable[RecipeStep], blocks: Mapping[str, Block], above: tuple[str, ...] = ()
 ) -> tuple[tuple[str, ...], RecipeStep] | None:
-    """Return the first step that uses a block inside itself, with the blocks on the way there; None if there
-    is none.
+    """Find the first step that uses a block inside itself. Return the names of the blocks on the way there,
+    and the step; None if there is none.
+
+    Args:
+        above: the blocks around `steps`, outermost first.
     """
     for step in with_branches(steps):
         if step.kind in above:
@@ -198,7 +204,12 @@ def parse_steps(
 def _parse_step_with_norm(
     source: RecipeSource, location: Location, values: Any, blocks: Mapping[str, Mapping[str, Any]]
 ) -> tuple[RecipeStep, ...]:
-    """Return a step as it is written; for a convolution with `norm`, the convolution and its batch norm."""
+    """Return a step as it is written; for a convolution with `norm`, the convolution and its batch norm,
+    under the same condition.
+
+    Raises:
+        RecipeError: as `parse_steps`, or such a convolution is repeated.
+    """
     if not isinstance(values, dict) or NORM not in values or not WITH_NORM & values.keys():
         return (_parse_step(source, location, values, blocks),)
     step = _parse_step(source, location, {key: value for key, value in values.items() if key != NORM}, blocks)
@@ -245,6 +256,7 @@ def _parse_step(
     for key, default in known[kind].items():
         # A parameter of a block has None for a default if it must be given.
         required = REQUIRED if kind in OPERATIONS else None
+        # it may also be given in both the first and the last of two repetitions
         is_missing = default is required and key not in arguments
         if is_missing and not all(key in override for override in overrides.values()):
             raise RecipeError(f"'{kind}' needs '{key}'", where=source.where(location))

@@ -52,8 +52,9 @@ Twins = Mapping[str, Mapping[str, Mapping[str, tuple[Twin, ...]]]]
 
 
 def shipped_twins(member: Member) -> tuple[Twin, ...] | None:
-    """Return the twins of a member of porter's own recipes. Return None if they are not known, because it is
-    of another recipe or has other options.
+    """Return the twins of a member of porter's own recipes: variants of other zoos that take the same tensors
+    and compute something else. Return None if they are not known, because it is of another recipe or has
+    other options.
     """
     folder = recipes_folder()
     if member.zoo.chosen or member.recipe.path.parent.resolve() != folder.resolve():
@@ -81,13 +82,15 @@ def _parse_twins(content: Mapping[str, Any]) -> Twins:
 
 
 def twins_of(member: Member) -> tuple[Twin, ...]:
-    """Return the same variant in other zoos of its recipe, where it is a twin."""
+    """Return the twins of a member: the same variant in other zoos of its recipe that take the same tensors
+    and compute something else. They are read from twins.json, or computed where that does not know them.
+    """
     shipped = shipped_twins(member)
     return compute_twins(member) if shipped is None else shipped
 
 
 def compute_twins(member: Member) -> tuple[Twin, ...]:
-    """Return the twins of a member, compared by the graphs of its recipe."""
+    """Compute the twins of a member by the graphs of its recipe."""
     return tuple(
         Twin(
             member.variant,

@@ -93,12 +93,14 @@ class Unrolling:
         self.most = most
 
     def graph(self) -> Graph:
-        """Return the graph of the recipe's steps."""
+        """Unroll the recipe's steps, and return their graph."""
         output = self._add_steps(self.recipe.graph, _Surroundings("", INPUT, {}, self.variables, 0))
         return Graph(tuple(self.nodes.values()), self.recipe.channels, output, tuple(self.scopes))
 
     def _add_steps(self, steps: Sequence[RecipeStep], around: _Surroundings) -> str:
-        """Add the nodes of steps, and return the path of the last one's value."""
+        """Add the nodes of steps, each as often as it is repeated, and return the path of the last one's
+        value; without any, that of the value before them.
+        """
         current = around.entry
         for step in steps:
             times = 1 if step.repeat is None else self._count_repetitions(step, around.variables)
@@ -116,8 +118,17 @@ class Unrolling:
             return times
 
     def _add_step(self, step: RecipeStep, around: _Surroundings, current: str, repetition: Variables) -> str:
-        """Add the nodes of a step, and return the path of its value. If its condition does not hold, return
-        `current`, the path of the value before it.
+        """Add the nodes of one repetition of a step, and return the path of its value. If its condition does
+        not hold, note it as left out and return `current`.
+
+        Args:
+            around: what is around the step: its block's prefix, inputs and variables.
+            current: the path of the value before it, which it reads if it does not say `from`.
+            repetition: the variables `index`, `first` and `last`.
+
+        Raises:
+            RecipeError: the recipe does not end, or a value, a path or a shape is wrong.
+            TooLarge: the graph has more nodes than it may have.
         """
         self.uses += 1
         if self.uses > MAX_USES or around.depth > MAX_NESTING:
@@ -128,6 +139,7 @@ class Unrolling:
             around = replace(around, variables={**around.variables, **repetition})
         path_variables = {**repetition, **around.variables}
         if not self._holds(step, around.variables):
+            # a path that cannot be computed here is not missed: it only helps an error message
             with suppress(RecipeError):
                 self.left_out[
                     f"{around.prefix}{self._relative_path(step, around.prefix, path_variables)}"
@@ -155,7 +167,9 @@ class Unrolling:
             return holds
 
     def _endless_error(self, step: RecipeStep) -> RecipeError:
-        """Return the error that a recipe does not end, with the blocks that use each other."""
+        """Return the error that a recipe does not end, at the step that uses a block inside itself, with the
+        blocks on the way there; without one, at `step`, which is one too many or too deep.
+        """
         chain, step = find_cycle(self.recipe.graph, self.recipe.blocks) or ((), step)
         why = (
             f"more than {MAX_USES} steps"
@@ -171,7 +185,9 @@ class Unrolling:
         return name if step.repeat is None or step.numbered else f"{name}{variables['index']}"
 
     def _claim_path(self, step: RecipeStep, prefix: str, variables: Variables) -> str:
-        """Return the path of a step's node; refuse one that another node has."""
+        """Return the path of a step's node, and count it. Raises RecipeError if it is no path, or another
+        node has it.
+        """
         with self.source.at((*step.location, step.kind)):
             name = self._relative_path(step, prefix, variables)
             self.counts[prefix, step.path] = self.counts.get((prefix, step.path), 0) + 1
@@ -188,7 +204,9 @@ class Unrolling:
             return path
 
     def _paths_of_inputs(self, step: RecipeStep, around: _Surroundings, current: str) -> tuple[str, ...]:
-        """Return the nodes that a step reads: those of `from`, its branches' outputs, or the step before."""
+        """Return the paths of what a step reads: of the outputs of its branches, whose nodes are added now,
+        of the values in `from`, or of the value before it.
+        """
         if step.branches:
             return tuple(self._add_branch(branch, replace(around, entry=current)) for branch in step.branches)
         if step.inputs is None:
@@ -217,7 +235,9 @@ class Unrolling:
         return output
 
     def _output_of(self, name: Value, around: _Surroundings, location: Location) -> str:
-        """Return the node that gives the value of this name: an input of the block, or an earlier step."""
+        """Return the node that gives the value of this name: an input of the block, or an earlier step.
+        Raises RecipeError if there is none.
+        """
         if name == INPUT:
             return around.entry
         if name in around.inputs:
@@ -265,8 +285,12 @@ class Unrolling:
             return evaluate(value, variables)
 
     def _origin(self, prefix: str, location: Location, written: Any) -> Mark | None:
-        """Return where the value of an argument is written: an argument `=NAME` only passes on a variable, so
-        it is where that gets its value.
+        """Return where the value of an argument is written; None if the recipe has no such place. An argument
+        `=NAME` only passes on a variable, so it is where that gets its value.
+
+        Args:
+            prefix: of the block around the step, whose parameters come before other variables.
+            location: of the argument.
         """
         name = written[1:].strip() if is_expression(written) else ""
         return self.origins.get((prefix, name)) or self.origins.get(("", name)) or self.source.mark(location)
@@ -280,7 +304,11 @@ class Unrolling:
         values: Mapping[str, Any],
         repetition: Variables,
     ) -> str:
-        """Add the node of a step that is an operation, and return its path."""
+        """Add the node of a step that is an operation, with its shape and its location, and return its path.
+
+        Raises:
+            RecipeError: an attribute is wrong, or the inputs do not fit.
+        """
 
         def place_of(key: str) -> str:
             location, value = step.written(key, repetition)
@@ -318,7 +346,12 @@ class Unrolling:
         arguments: Mapping[str, Argument],
         repetition: Variables,
     ) -> str:
-        """Add the nodes of a step that uses a block, and return the path of the output."""
+        """Add the nodes of a step that uses a block, note the use as a scope, and return the path of the
+        block's output.
+
+        Raises:
+            RecipeError: it gives the block another number of inputs, or a value in it is wrong.
+        """
         block = self.recipe.blocks[step.kind]
         if len(inputs) != len(block.inputs):
             message = f"'{block.name}' reads {', '.join(block.inputs)}, and is given {len(inputs)}"

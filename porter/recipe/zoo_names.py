@@ -149,9 +149,16 @@ def _read_rules(
 def _apply_rules(
     member: Member, graph: Graph, rules: Sequence[NameRule], layers: NodeNames | None = None
 ) -> tuple[dict[str, LayerName], dict[str, RecipeError]]:
-    """Return the names that `rules` give, by path, and the errors of rules that match a path and cannot
-    compute the name with what they captured there: then the next rule that matches names it. `layers` are the
-    nodes' own names, if these are taps.
+    """Return the names that `rules` give, by path, and errors by path: of rules that match a path, and whose
+    name cannot be computed with what they captured there. Then the next rule that matches names it. A path
+    that no rule matches is in neither.
+
+    Args:
+        layers: the nodes' own names, if the rules are of taps.
+
+    Raises:
+        RecipeError: a rule names no node of any variant, two nodes have one name, or a rule does not fit its
+            node.
     """
     recipe, variant, zoo = member
     variables = {
@@ -218,6 +225,7 @@ def _apply_rules(
                         next="write what tells them apart into the name, such as a capture of the pattern",
                     )
             owners[name] = node.path
+            # of nodes that this rule has named, for {count}
             counts[rule] += 1
             location = (*rule.location, "name")
             kinds = rule.tensor is not None, rule.adapted, rule.computed
@@ -239,7 +247,12 @@ def _fill_parts(rule: NameRule, positions: Mapping[Location, int], variables: Ma
 
 
 def _bare_name(graph: Graph, node: Node, module: str, tensor: str, framework: str) -> str:
-    """Return the name of the only tensor of a node, in a module of other layers."""
+    """Return the name of the only tensor of a node, in a module of other layers; without a module, the
+    tensor's own name.
+
+    Raises:
+        RecipeError: the node is the head, or has several tensors.
+    """
     roles = [*tensor_shapes(graph).get(node.path, ())]
     if node == head_of(graph) or len(roles) > 1:
         what = "is the head" if node == head_of(graph) else f"has {' and '.join(roles)}"
@@ -275,7 +288,7 @@ def _names_of_inputs(node: Node, names: NodeNames, layers: NodeNames | None) -> 
 
 
 def _expect_matches(member: Member, graph: Graph, rules: Sequence[NameRule]) -> None:
-    """Expect that each rule names a node of some variant."""
+    """Expect that each rule names a node of some variant. Raises RecipeError at each that names none."""
     without_node = _rules_without_node(rules, graph)
     paths = [node.path for node in graph.nodes]
     faults = Faults()

@@ -41,8 +41,9 @@ def choose_options(recipe: Recipe, given: Mapping[str, Value]) -> dict[str, Valu
 
 
 def with_options(member: Member, options: Mapping[str, Value]) -> Member:
-    """Return the variant with `options` from `choose_options`. They override the zoo's own and those of its
-    older generations.
+    """Return the variant with `options` from `choose_options` in its zoo. They override the zoo's own and
+    those of its older generations, are no longer assumed, and count as `chosen` if they make another network
+    than the zoo's.
     """
     if not options:
         return member

@@ -101,7 +101,13 @@ class Zoos(Mapping[str, Zoo]):
         return source.mark(location, key=key) if source else None
 
     def _read_zoo(self, name: str, heirs: tuple[str, ...]) -> Zoo:
-        """Return a zoo, which is read after the one that it extends. `heirs` are the zoos that extend it."""
+        """Read a zoo from all that is said of it, and return it with what it inherits; the zoo that it
+        extends is read before.
+
+        Args:
+            heirs: the zoos that extend this one, directly or not; a chain that comes back to one of them is
+                refused.
+        """
         name_of_parent = self._name_of_extended(name)
         parent = None if name_of_parent is None else self._zoo_to_extend(name, name_of_parent, (*heirs, name))
         self._sources[name] = self._assemble(name, parent)
@@ -114,7 +120,7 @@ class Zoos(Mapping[str, Zoo]):
         return self._with_checked_reference(own if parent is None else _inherit(own, parent))
 
     def _expect_photos(self, zoo: Zoo) -> None:
-        """Refuse a protocol if the input has other channels than a photo."""
+        """Refuse a protocol if the input has other channels than a photo. Raises RecipeError at its place."""
         used = {("protocol",): zoo.preprocess} | {
             ("weights", name, "protocol"): row.preprocess for name, row in zoo.weights.items()
         }
@@ -147,6 +153,7 @@ class Zoos(Mapping[str, Zoo]):
         source, location = self._sources[zoo.name], (ZOOS, zoo.name, "reference")
         expect_one_of(source, location, "reference", zoo.reference, references_of(zoo.framework))
         models = models_of(zoo.framework, zoo.reference)
+        # a reference that the zoo's file states may lack some variants; `Zoo.of` leaves it out for these
         names_reference = "reference" in self._document.zoos[zoo.name]
         for variant in self._document.variants:
             if names_reference and zoo.has(variant) and variant not in models:
@@ -224,7 +231,9 @@ class Zoos(Mapping[str, Zoo]):
 
 @lru_cache(maxsize=64)
 def _read_file(path: Path, modified: int, size: int) -> RecipeSource:
-    """Return the source of a file. The time of its change and its size are there for the cache."""
+    """Return the source of a file. The time of its change and its size are parameters for the cache only: a
+    changed file is read again.
+    """
     return read_source(path)
 
 

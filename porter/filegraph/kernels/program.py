@@ -21,14 +21,16 @@ _PLACE = re.compile(r":\d+$")
 
 
 def row(compute: Callable[..., Any]) -> Row:
-    """Make a row from a function that takes what the operator states, its attribute `settings`, then its
-    inputs.
+    """Make the row of an operator, its entry in a table of kernels, from a function that takes what the
+    operator states, its attribute `settings`, then its inputs.
     """
     return lambda attributes, *inputs: compute(attributes["settings"], *inputs)
 
 
 def each(compute: Callable[..., Any]) -> Row:
-    """Make a row from a function that takes only the inputs."""
+    """Make the row of an operator, its entry in a table of kernels, from a function that takes only the
+    inputs.
+    """
     return lambda attributes, *inputs: compute(*inputs)
 
 

@@ -41,6 +41,7 @@ def resize(x: Numbers, axis: int, cells: int, scale: float, rule: Rule) -> Numbe
     if rule.inside:
         shares = shares * ((around >= 0) & (around < count))
         shares /= shares.sum(1, keepdims=True)
+    # the shape in which a number for each cell is broadcast along the axis
     along_axis = (-1, *[1] * (x.ndim - 1 - axis % x.ndim))
     parts = [
         np.take(x, cells_taken, axis) * share.reshape(along_axis)

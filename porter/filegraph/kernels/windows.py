@@ -51,6 +51,7 @@ class Grid:
             stride = self.stride[axis]
             room = size + before + after - extent
             count = (room // stride if self.rounding == "floor" else -(-room // stride)) + 1
+            # the added window would begin in the pads behind
             if self.rounding == "ceil" and (count - 1) * stride >= size + before:
                 count -= 1
             if count < 1:
@@ -77,6 +78,10 @@ class Grid:
 def same_pads(size: int, extent: int, stride: int, lower: bool = False) -> Sides:
     """Return the cells before and after an axis for as many windows as strides begin in it; the odd one is
     behind, or before if `lower`.
+
+    Args:
+        size: cells of the axis.
+        extent: cells from a window's first to its last.
     """
     total = max(0, (-(-size // stride) - 1) * stride + extent - size)
     less, more = total // 2, total - total // 2
@@ -135,7 +140,9 @@ def _add_bias(x: Numbers, bias: Numbers | None) -> Numbers:
 
 
 def max_pool(x: Numbers, kernel: Sides, grid: Grid = Grid(), fill: float = -math.inf) -> Numbers:
-    """Take the largest number of each window. `fill` stands in the pads."""
+    """Take the largest number of each window. `fill` stands in the pads; cells that a window reaches behind
+    these take no part.
+    """
     largest = None
     for cells in grid.cells(x, kernel, fill, -math.inf):
         largest = cells if largest is None else np.maximum(largest, cells)

@@ -66,7 +66,9 @@ class _Kind:
 
 
 def with_blocks(root: Group) -> Group:
-    """Return the groups, with the name of their block for those that are uses of one."""
+    """Return the groups, with the name of their block for those that are uses of one: chains that were found
+    by their ops first, then others. Stages, and groups of only norms and activations, are no uses.
+    """
     taken: set[str] = set(OPS)
     for units in (True, False):
         kinds: list[_Kind] = []
@@ -75,6 +77,7 @@ def with_blocks(root: Group) -> Group:
             for group in _groups(root)
             if group.unit is units and not is_stage(group) and not _is_norm_and_activation(group)
         ]
+        # the largest first, since smaller ones may lack some of a block's parts
         for group in sorted(groups, key=lambda group: -len(group.members)):
             _add_to_kind(group, kinds)
         names: dict[int, str] = {}  # of blocks, by the identity of each use
@@ -85,6 +88,7 @@ def with_blocks(root: Group) -> Group:
                 names |= dict.fromkeys(map(id, kind.uses), name)
                 taken.add(name)
         root = _with_block_names(root, names)
+    # of each block, where it is used: in which other block, and under which path there
     places: dict[str, set[tuple[str | None, str]]] = {}
     for block, place in _places(root, None, ""):
         places.setdefault(block, set()).add(place)
@@ -97,6 +101,7 @@ def with_blocks(root: Group) -> Group:
         for block, outer in outer_blocks.items()
         if block in upstream(outer, lambda name: outer_blocks[name])
     }
+    # part of the one block that uses it
     used_once = {block for block, (place, *others) in places.items() if not others and place[0] is not None}
     return _without_blocks(root, used_once | endless)
 
@@ -158,6 +163,7 @@ def _add_to_kind(group: Group, kinds: list[_Kind]) -> None:
     flow = None if is_named else _flow(group)  # without names, the flow has to be the same
     for kind in kinds:
         if kind.flow is not None or flow is not None:
+            # without names, uses have the same parts, and each reads the same
             fits = kind.flow == flow and kind.parts == parts
         else:
             wanted, least = (ALIKE_BY_NAME, LEAST_SHARE) if stem in kind.stems else (ALIKE, HALF)
@@ -202,7 +208,9 @@ def _shortens(kind: _Kind) -> bool:
 
 
 def merge(order: Iterable[T], into: list[T]) -> None:
-    """Insert what `into` lacks of `order`, each behind the one before it."""
+    """Insert into the list `into` what it lacks of `order`, each new part behind the part that stands before
+    it in `order`.
+    """
     position_of = {part: position for position, part in enumerate(into, 1)}
     position = 0
     behind: dict[int, list[list[T]]] = {0: [[]]}  # the new parts behind each position, those added last first
@@ -220,7 +228,7 @@ def merge(order: Iterable[T], into: list[T]) -> None:
 
 
 def merge_orders(orders: Sequence[Sequence[str]]) -> list[str]:
-    """Return one order that has each of `orders`.
+    """Return one order of all names in which each of `orders` is kept.
 
     Raises:
         Unlike: there is none.
@@ -236,7 +244,9 @@ def merge_orders(orders: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _part_kind(member: Leaf | Group) -> PartKind:
-    """Return a member's name and what it is."""
+    """Return the pair by which members of different uses are matched: a member's name, and what it is. That
+    is a group's block, or its own name if it is a use of none, and the kind of a node's op.
+    """
     if isinstance(member, Group):
         return member.name, member.block or member.name
     return member.name, kind_of(member.node)
@@ -250,7 +260,9 @@ def kind_of(node: Node) -> str:
 
 
 def _flow(group: Group) -> object:
-    """Return what each member reads: names of earlier members; the group's own input has none."""
+    """Return, for each member, the names of the earlier members that it reads, or "" for what comes from
+    outside of the group; members of two groups with the same flow read the same.
+    """
     owners = {
         node.path: member.name
         for member in group.members

@@ -55,6 +55,7 @@ def as_people_say(names: Mapping[str, str]) -> dict[str, str]:
     single_ops = {*_NUMBERED_BY_FRAMEWORKS.split(), *_STEPS}
     by_path: dict[str, str] = {}
     for path, words in parts.items():
+        # without the model's scope
         own_words = words[1:] or words
         while len(own_words) > 1 and own_words[-1].replace("_", "").lower() in single_ops:
             own_words = own_words[:-1]

@@ -85,8 +85,8 @@ class _Modules:
         ]
 
     def _module(self, label: str, nodes: Sequence[_NodeParts]) -> list[Leaf | Group]:
-        """Return a module as one group, or as its members if it only holds numbered ones or has several
-        inputs or outputs.
+        """Return a module as one group, or its members, under names that begin with the module's, if it has
+        several inputs or outputs, or only holds numbered modules and has no number itself.
         """
         inner = self.members(nodes)
         name = layer_words.local_name(label)

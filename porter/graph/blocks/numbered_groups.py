@@ -15,7 +15,9 @@ Members = list[Leaf | Group]
 
 
 def pair_chains(group: Group) -> Group:
-    """Join chains that take turns to blocks: dw1, pw1, dw2, pw2, ... become block1, block2, ..."""
+    """Return the group in which chains that take turns are joined to blocks: dw1, pw1, dw2, pw2, ... become
+    block1, block2, ..., whose layers have the chain's name before their own.
+    """
     members_in_pairs: Members = []
     members = [pair_chains(member) if isinstance(member, Group) else member for member in group.members]
     index = 0
@@ -34,7 +36,7 @@ def pair_chains(group: Group) -> Group:
             )
         if not count:
             members_in_pairs.append(members[index])
-        index += 2 * count or 1
+        index += 2 * count or 1  # past the pairs, or past the one member that begins none
     return replace(group, members=with_unique_names(members_in_pairs))
 
 

@@ -101,7 +101,9 @@ class _Outline:
         return Group("", with_unique_names(self._group_runs(self.nodes, 0)))
 
     def _boundaries(self, nodes: Sequence[Node]) -> list[int]:
-        """Return the places after which only the node before them is read, and the last place."""
+        """Return the places in `nodes` where they can be split, the last one among them: of the nodes up to
+        such a place, what comes after it reads only the one that stands there.
+        """
         own_paths = {node.path for node in nodes}
         last_reader: dict[str, int] = {}
         inner_readers: Counter[str] = Counter()
@@ -110,6 +112,7 @@ class _Outline:
                 last_reader[source] = index
                 inner_readers[source] += 1
         for path in own_paths:
+            # read outside of these nodes too, or an output
             if self.readers[path] > inner_readers[path]:
                 last_reader[path] = len(nodes)
         boundaries = []
@@ -147,8 +150,8 @@ class _Outline:
         return runs
 
     def _label(self, nodes: Sequence[Node], depth: int) -> str | None:
-        """Return the part of the name at `depth` that most nodes share with the last one; None if most do
-        not.
+        """Return the part at `depth` of the layers' names, if all that have one share it, or at least half
+        share that of the last node; otherwise None.
         """
         known = [
             self.labels[node.path][depth] for node in nodes if len(self.labels.get(node.path, ())) > depth
@@ -162,8 +165,11 @@ class _Outline:
     def _group_runs(
         self, nodes: Sequence[Node], depth: int, outer: tuple[str, ...] = ()
     ) -> list[Leaf | Group]:
-        """Return the runs of `nodes` as groups. `outer` are parts of the names before `depth` that no group
-        around them has.
+        """Return the runs of `nodes` as groups, and nodes that are in none as leaves.
+
+        Args:
+            depth: how many parts of the layers' names the groups around them have used.
+            outer: of these, the parts that no group around them is called by.
         """
         grouped: list[Leaf | Group] = []
         single: list[Node] = []
@@ -219,7 +225,9 @@ class _Outline:
         return layer_words.common_parts(parts for parts in known if parts[:1] == (run.label,))
 
     def _as_block(self, nodes: Sequence[Node], name: str, depth: int) -> Group:
-        """Return nodes as one block, numbered as the names of its layers are."""
+        """Return nodes as one group, which gets the number that its layers' names share, if its own name has
+        none; these then lose theirs.
+        """
         numbers = {
             layer_words.split_number(self.labels[node.path][-1])[1]
             for node in nodes
@@ -237,7 +245,11 @@ class _Outline:
         return Group(f"{name}{number}", with_unique_names(trimmed))
 
     def _is_stage(self, runs: Sequence[_Run], shared: Sequence[str]) -> bool:
-        """Return whether runs are numbered blocks of one name."""
+        """Return whether runs are the blocks of one stage: two or more of them, at most one without a number.
+
+        Args:
+            shared: the parts of names that the stage is called by.
+        """
         labels = [layer_words.split_number(run.label) for run in runs if run.label]
         without_number = sum(number is None for _, number in labels)
         if len(labels) < max(len(runs), 2) or without_number > 1:
@@ -267,7 +279,13 @@ class _Outline:
         return members
 
     def _local_name(self, node: Node, depth: int, before: str | None) -> str:
-        """Return a node's name in its group."""
+        """Return a node's name in its group: what is left of its layer's name, or a word for its op. An
+        activation without a name is named after the layer before it.
+
+        Args:
+            depth: how many parts of the layer's name the groups around it have used.
+            before: the name of the node that it reads, if that is in the group.
+        """
         word = layer_words.short_word(node.op_name)
         if depth <= 0 and not self.around:
             return node.path.replace("/", "_")
@@ -281,7 +299,12 @@ class _Outline:
         return word
 
     def _chains(self, nodes: Sequence[Node], named: bool) -> list[tuple[Node, ...]]:
-        """Return the chains among `nodes` that are one of the frequent units."""
+        """Return the chains among `nodes` that are one of the frequent units (`_frequent_units`), the longest
+        that fits at each place.
+
+        Args:
+            named: chains may have nodes with names of their own.
+        """
         chains: list[tuple[Node, ...]] = []
         for stretch in self._stretches(nodes, named):
             kinds = tuple(_kind(node) for node in stretch)

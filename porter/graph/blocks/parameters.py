@@ -86,10 +86,12 @@ class Arguments:
         return None
 
     def express(self, slot: str, vector: Vector, owner: str) -> str:
-        """Return an expression that has the value of `slot` in every use; a new argument is added if there is
-        no other.
+        """Return an expression that has the value of `slot`, an argument of a layer, in every use. It is
+        found among the arguments, their multiples and products, and for some slots among conditions; a new
+        argument is added if there is no other.
 
         Args:
+            vector: the value in each use that has the slot.
             owner: the part that has the slot, to name a new argument after.
         """
         for text, names, candidate in self._expressions_for(slot):
@@ -102,6 +104,7 @@ class Arguments:
                 return text
         values = set(vector.values())
         if len(values) == 2 and slot in _CONDITIONAL:
+            # the value of fewer uses stands under the condition
             rare, usual = sorted(values, key=lambda value: list(vector.values()).count(value))
             rare_text, usual_text = self.literal(rare), self.literal(usual)
             if rare_text is not None and usual_text is not None:
@@ -182,9 +185,10 @@ class Arguments:
                 )
 
     def _find_condition(self, vector: Mapping[int, bool], part: str = "") -> str | None:
-        """Return an expression that is true for these uses and false for the others; None if there is
-        none.
+        """Return an expression that is true for the uses where `vector` is, and false for the others: one
+        plain condition, or two joined by `and`. None if there is none.
         """
+        # conditions on an argument of the part's name first
         atoms = sorted(self._simple_conditions(), key=lambda atom: part not in atom[1])
         for text, names, candidate in atoms:
             if _has_values(candidate, vector):
@@ -245,6 +249,7 @@ class Arguments:
             name = f"{owner.replace('.', '_')}_{name}"
         while name in taken_names:
             name += "_"
+        # of the block; uses that lack the slot get the most frequent value
         uses = len(next(iter(self.given.values()), vector))
         usual = Counter(vector.values()).most_common(1)[0][0]
         known = self.given if name in self.given else self.derived

@@ -28,6 +28,7 @@ def name_calls_as_first(graph: Graph, names: Mapping[str, str]) -> dict[str, str
             module, separator = first_parts[depth][:-1], first_parts[depth][-1]
             numbered = f"{module}_{number}{separator}"
             new_names[path] = "".join([*first_parts[:depth], numbered, *first_parts[depth + 1 :]])
+    # names that would then be the same stay as they were
     return new_names if len({*new_names.values()}) == len(new_names) else dict(names)
 
 
@@ -61,6 +62,7 @@ def _first_calls(graph: Graph) -> dict[str, tuple[str, int]]:
         before = {source: first_calls[source] for source in node.inputs if source in first_calls}
         if node.shares is not None:
             first_calls[node.path] = node.shares, numbers[node.path]
+        # a node without tensors: find the reader of the first call's value that computes the same
         elif before and not node.op.tensors(1):
             first, number = next(iter(before.values()))
             free = (

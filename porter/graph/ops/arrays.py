@@ -62,6 +62,7 @@ class Moves:
         by_name: dict[str, int | None] = {}
         for size, axis in zip(sizes, self.split, strict=True):
             known = math.prod(part for _, part in axis if part is not None)
+            # an axis that leaves no part open has to be just the product of its parts
             are_all_known = all(part is not None for _, part in axis)
             if size is not None and (size % known or (are_all_known and size != known)):
                 raise ValueError(f"an axis of {size} has no parts of {known}")
@@ -161,6 +162,7 @@ class Rearrange(KeepsSign, name="rearrange"):
         splits = any(len(axis) != 1 for axis in split)
         joins = any(len(axis) != 1 for axis in joined)
         steps: list[tuple[bool, tuple[int, ...]]] = []
+        # split the axes, permute the parts, join them: what changes nothing is left out
         if before != after:
             if splits:
                 steps.append((True, tuple(_size_or_open(parts[name]) for name in before)))

@@ -43,7 +43,7 @@ class Kind:
     schema: Mapping[str, Any] = field(compare=False)
 
     def read(self, value: object) -> Any:
-        """Read the attribute from a plain value: lists for tuples, "-inf" for that number.
+        """Return the attribute for a plain value: tuples for lists, and minus infinity for "-inf".
 
         Raises:
             ValueError: its type or its range is wrong.
@@ -239,8 +239,8 @@ _ATTRIBUTES: dict[type[Any], Mapping[str, Kind]] = {}
 
 
 def attributes(op: type[Any]) -> Mapping[str, Kind]:
-    """Return the attributes of an op, to what each may be. The text of an annotation names a type of this
-    module, or of the op's own.
+    """Return the attributes of an op by name, each with its kind. The text of an annotation names a type of
+    this module, or of the op's own.
     """
     if op not in _ATTRIBUTES:
         # typing.get_type_hints would take 15 ms at each start.

@@ -156,7 +156,7 @@ _TO_RANK: Mapping[int, str] = {
 
 
 def expect_rank(shape: Shape, rank: int) -> None:
-    """Refuse a value of another rank, and arrays."""
+    """Refuse a value of another rank, and arrays. Raises GraphError for these."""
     if len(expect_channels(shape)) != rank:
         raise GraphError(
             f"expected an input of rank {rank}, got {shape_text(shape)}", next=_TO_RANK.get(rank)
@@ -164,7 +164,7 @@ def expect_rank(shape: Shape, rank: int) -> None:
 
 
 def expect_map(shape: Shape) -> Shape:
-    """Return the shape of a map, and refuse another one."""
+    """Return the shape of a map, and refuse another one. Raises GraphError for this."""
     expect_rank(shape, 3)
     return shape
 
@@ -185,7 +185,9 @@ def expect_channels(*shapes: Shape) -> Shape:
 
 
 def expect_known_channels(shape: Shape) -> Shape:
-    """Refuse an open number of channels, for ops with tensors and ops of single channels."""
+    """Return the shape, and refuse an open number of channels, for ops with tensors and ops of single
+    channels. Raises GraphError for it.
+    """
     if shape[channels_axis(shape)] is None:
         what = (
             "the number of features depends"
@@ -207,5 +209,5 @@ def expect_array(shape: Shape) -> Shape:
 
 
 def bias_shape(stated: bool, channels: int) -> TensorShapes:
-    """Return the shape of a bias by its role, or nothing if the op states none."""
+    """Return the shape of a bias by its role, or nothing if the op does not say that it has one."""
     return {"bias": (channels,)} if stated else {}

@@ -64,6 +64,7 @@ class Resize(Op, name="resize"):
         """
         if not all(_counts_alike(range(_MOST), scale) for scale in self.scale):
             return False
+        # a mantissa of 0.5 is a power of two, by which places are computed without rounding
         powers = {math.frexp(scale)[0] for scale in self.scale}
         return self.mode != "nearest" or (powers == {0.5} and self.coordinates != "align_corners")
 
@@ -135,6 +136,7 @@ def _expect_decided(op: Resize | ResizeLike, n: int, m: int, scale: float) -> No
         by = make(scale)
         half = make(0.5)
         if op.coordinates == "align_corners":
+            # the formulas that frameworks have for the same places
             ways = [i * make((n - 1) / max(m - 1, 1)), i * make(n - 1) / make(max(m - 1, 1))]
         elif op.coordinates == "asymmetric":
             ways = [i / by, i * (make(1) / by), i * make(1 / scale)]

@@ -51,8 +51,8 @@ def _spell_pair(sides: tuple[int, int]) -> PlainValue:
 
 
 def _spell_padding(convention: Convention, window: Window, kind: str) -> dict[str, PlainValue]:
-    """Return a convention as arguments. A part without effect is at its default, and a window of one cell
-    needs no pads.
+    """Return a convention as arguments of a step: `pad`, and `pad.fill`, `pad.average` and `pad.rounding`. A
+    part without effect is at its default, and a window of one cell needs no pads.
     """
     pads, one_cell = convention.pads, window.extent(0) == window.extent(1) == 1
     explicit = convention.rule == "explicit"

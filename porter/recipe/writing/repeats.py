@@ -56,7 +56,12 @@ def _is_next(before: YamlStep, step: YamlStep) -> bool:
 
 
 def _repeat_row(row: Sequence[YamlStep], defaults: Mapping[str, Any]) -> Iterator[YamlStep]:
-    """Yield the steps of a row as lines with `repeat`, whose ends may override arguments."""
+    """Yield the steps of a row, uses of one block under numbered paths, as lines with `repeat`, whose first
+    and last step may override arguments; as they are if no line holds several.
+
+    Args:
+        defaults: of the block's parameters.
+    """
     kind, (stem, first) = _kind(row[0]), _split_number(row[0])
     values = [{**defaults, **{key: value for key, value in step.items() if key != kind}} for step in row]
     ends = _cheapest_ends(values)
@@ -85,7 +90,9 @@ def _repeat_row(row: Sequence[YamlStep], defaults: Mapping[str, Any]) -> Iterato
 
 
 def _inner_arguments(values: Sequence[YamlStep], start: int, end: int) -> YamlStep:
-    """Return the arguments of the steps between the first and the last."""
+    """Return the arguments of the steps from `start` to `end` as one line: those of the second step, which
+    stands for all inner ones; of two steps or one, those of the last.
+    """
     if end - start > 2:
         return values[start + 1]
     return values[end - 1]
@@ -97,8 +104,8 @@ def _differing_keys(one: YamlStep, other: YamlStep) -> list[str]:
 
 
 def _cost(values: Sequence[YamlStep], start: int, end: int) -> float:
-    """Return the cost of the steps from `start` to `end` as one line, to which overrides add a little;
-    infinite if they are no such line.
+    """Return the cost of the steps from `start` to `end` as one line, to which each override adds a tenth;
+    infinite if inner steps differ, or widths or too many arguments would be overridden.
     """
     inner_arguments = _inner_arguments(values, start, end)
     overrides = (
@@ -120,9 +127,10 @@ def _cost(values: Sequence[YamlStep], start: int, end: int) -> float:
 
 
 def _cheapest_ends(values: Sequence[YamlStep]) -> list[int]:
-    """Return the ends of the lines that together cost least."""
+    """Return where each line ends if the steps are split into the lines that together cost least."""
     best: list[tuple[float, list[int]]] = [(0.0, [])]
     for end in range(1, len(values) + 1):
+        # the cheapest way up to `end` is the cheapest up to some `start` and one more line
         best.append(
             min((best[start][0] + _cost(values, start, end), [*best[start][1], end]) for start in range(end))
         )

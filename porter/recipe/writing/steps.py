@@ -98,10 +98,13 @@ class _BlockWriter:
         self.arguments_of_uses: dict[str, tuple[str, Mapping[str, PlainValue]]] = {}
 
     def _note_scopes(self, path: str, inputs: tuple[str, ...]) -> None:
-        """Note a node as a member of the scopes around it, and the values that these read."""
+        """Note a node, and each scope around it, as a member of the next scope around that; and the values
+        that each of these reads from outside of itself.
+        """
         self.sources[path] = dict.fromkeys(inputs)
         around, inner = path, path
         while around:
+            # up one part of the path; parts that are no scope are passed over
             around = around.rpartition("/")[0]
             if around and around not in self.scopes:
                 continue
@@ -112,14 +115,18 @@ class _BlockWriter:
             inner = around
 
     def use(self, path: str) -> Use:
-        """Return a use of a block, whose steps are the members of the scope `path`."""
+        """Return a use of a block, whose steps are the members of the scope `path`; of "", the whole graph as
+        one.
+        """
         entry = next(iter(self.sources[path])) if path else INPUT
         return Use(
             tuple(self._step_of_member(path, member) for member in self.members[path]), self.channels[entry]
         )
 
     def _step_of_member(self, path: str, member: str) -> UseStep:
-        """Return a member of a block as a step of it."""
+        """Return a member of a block as a step of it: a node as an operation, a scope as the use of an inner
+        block, which is written first.
+        """
         prefix = f"{path}/" if path else ""
         name = member.removeprefix(prefix)
         node = self.graph.by_path.get(member)
@@ -134,7 +141,9 @@ class _BlockWriter:
         return UseStep(name, kind, arguments, self.blocks[kind].parameters, local)
 
     def _name_in_scope(self, source: str, path: str) -> str:
-        """Return the name of a value in the scope `path`."""
+        """Return the name by which steps in the scope `path` read a value: `input` for one from outside,
+        otherwise that of the step, a node or an inner scope, which gives it.
+        """
         if path and not source.startswith(f"{path}/"):
             return INPUT
         while source not in self.graph.inputs and self.around[source] != path:
@@ -142,7 +151,9 @@ class _BlockWriter:
         return source.removeprefix(f"{path}/") if path else source
 
     def _write_block(self, block: str) -> None:
-        """Write a block; uses that have other steps become blocks of their own."""
+        """Write a block by all its uses. If these differ too much for one, those that have the same steps
+        become blocks of their own, with a number in their names.
+        """
         paths = [path for path, name_of_block in self.scopes.items() if name_of_block == block]
         uses = {path: self.use(path) for path in paths}
         try:

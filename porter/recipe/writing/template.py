@@ -106,7 +106,12 @@ class BlockTemplate:
         }
 
     def _write_arguments(self, kind: str, parts: Mapping[int, UseStep]) -> dict[str, Any]:
-        """Return the arguments of a step that must be written, as numbers or as expressions of parameters."""
+        """Return the arguments of a step that must be written, as values or as expressions of parameters:
+        those that are not at their default in every use, and those that a reader always expects.
+
+        Args:
+            parts: the step in each use that has it, by the number of the use.
+        """
         written: dict[str, Any] = {}
         for key in dict.fromkeys(key for part in parts.values() for key in part.arguments):
             vector = {i: part.arguments[key] for i, part in parts.items()}
@@ -120,6 +125,7 @@ class BlockTemplate:
                     if len(values) == 1
                     else self._express(key, vector, next(iter(parts.values())).name)
                 )
+        # a pad with more than its amount is a mapping
         pads = {key.removeprefix("pad."): written.pop(key) for key in list(written) if key.startswith("pad.")}
         if pads:
             written["pad"] = {**({"pad": written["pad"]} if "pad" in written else {}), **pads}
@@ -161,7 +167,12 @@ class BlockTemplate:
         return self.arguments.condition(holds_in, word, _as_word(name)).replace(" * ", "*")
 
     def _write_inputs(self, name: str, at: Sequence[int]) -> str | list[str] | None:
-        """Return the step's `from`; None if every use reads the step before."""
+        """Return the step's `from`, a name or a list of names; None if every use reads the step before.
+        Raises Unlike if uses read different numbers of values.
+
+        Args:
+            at: the numbers of the uses that have the step.
+        """
         count = len(self.parts[at[0]][name].inputs)
         if any(len(self.parts[i][name].inputs) != count for i in at):
             raise Unlike
@@ -180,8 +191,11 @@ class BlockTemplate:
         return names[position - 1] if position else INPUT
 
     def _write_source(self, name: str, sources: Mapping[int, str]) -> str:
-        """Return the name of the value that is read in each use. A step that some uses lack is read under its
-        own condition.
+        """Return the name of the value that is read in each use; if it differs, an expression that chooses
+        among the names. A step that some uses lack is read under its own condition.
+
+        Args:
+            sources: the name by the number of the use.
         """
         text, remaining = "=", dict(sources)
         while len(set(remaining.values())) > 1:
