@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from porter.base.dtypes import Array, Dtype, NamedArrays
 from porter.frameworks import UNCUT
-from porter.graph import INPUT, Graph, MaxPool, Node, nonnegative_paths, shapes, site_of
+from porter.graph import INPUT, GlobalMaxPool, Graph, MaxPool, Node, nonnegative_paths, shapes, site_of
 from porter.graph.ops import (
+    AdaptiveMaxPool,
     Affine,
     AsMap,
     Attention,
@@ -42,6 +43,7 @@ from porter.graph.ops import (
     Op,
     Power,
     Rearrange,
+    Reduce,
     RmsNorm,
     Sin,
     Sqrt,
@@ -231,9 +233,11 @@ def compare_at_cut_points(
     images[1:] = np.multiply(images[1:], draws.scale(INPUT))
     points = {
         path
-        for path in draws.readers.keys() & source_shapes.keys()
+        for path in graph.by_path.keys() & source_shapes.keys()
         if math.prod(source_shapes[path]) == math.prod(port_shapes[path])
     }
+    # The source may read what no node of the port does.
+    unread = points - draws.readers.keys()
     computed = {path for path in points if not isinstance(graph.by_path[path].op, _MOVES)}
     sides = _CutSides(source, port, images, source_shapes, dtype)
     distances = dict[str, Norms]()
@@ -242,7 +246,8 @@ def compare_at_cut_points(
     known = {INPUT, *graph.inputs}
     reached = Reached()
     for part in in_parts(graph, {path: shape[1:] for path, shape in port_shapes.items()}, 2 * len(images)):
-        drawn = {path: draws.of(path, port_shapes[path]) for path in _read_by(graph, part, points)[0]}
+        read = dict.fromkeys((*_read_by(graph, part, points)[0], *unread))
+        drawn = {path: draws.of(path, port_shapes[path]) for path in read}
         theirs, ours, cut = sides.run(part, drawn)
         known |= cut.keys()
         reached.add(graph, {INPUT: images, **ours}, cut)
@@ -377,28 +382,29 @@ class Draws:
 
     def of(self, path: str, shape: Sequence[int]) -> Array:
         """Numbers for a value of N draws. Those of the first lie on both sides of every bound of what reads
-        them, and are small where a norm with an epsilon does, and below 0 where a max pool does. Those of
-        the others are larger: of all sizes where each reader is compared by itself.
+        them, and are small where a norm with an epsilon does, and all below 0 where the largest of some is
+        taken. Those of the others are larger: of all sizes where each reader is compared by itself.
         """
         if path in self.binary:
             return self.rng.integers(0, 2, shape).astype(self.dtype)
-        ops = [node.op for node in self.readers[path]]
+        readers = self.readers.get(path, ())
+        ops = [node.op for node in readers]
         numbers: NDArray[np.float64] = self.rng.uniform(-1, 1, (shape[0], math.prod(shape[1:])))
         scale = self.scale(path)
         epsilons = [op.epsilon for op in ops if isinstance(op, LayerNorm | RmsNorm | GroupNorm)]
-        if any(isinstance(op, MaxPool) for op in ops):
+        if any(map(_takes_maxima, ops)):
             numbers[0] = -np.abs(numbers[0])
         numbers[0] *= math.sqrt(min(epsilons)) if epsilons else scale
-        if all(
-            node.path in self.compared and not isinstance(node.op, _AMPLIFYING) for node in self.readers[path]
-        ):
+        if all(node.path in self.compared and not isinstance(node.op, _AMPLIFYING) for node in readers):
             numbers[1:] *= 10.0 ** self.rng.uniform(-2, _FARTHEST, numbers[1:].shape)
         else:
             numbers[1:] *= 4 * scale
         if path in self.nonnegative or any(map(_takes_no_negative, ops)):
             numbers = np.abs(numbers)
         if not any(isinstance(op, _AMPLIFYING) for op in ops):
-            numbers[self.rng.random(numbers.shape) < _ZEROS] = 0.0
+            zeros = self.rng.random(numbers.shape) < _ZEROS
+            zeros[0] &= not any(map(_takes_maxima, ops))  # one 0 would be the largest
+            numbers[zeros] = 0.0
         return numbers.reshape(shape).astype(self.dtype)
 
     def scale(self, path: str) -> float:
@@ -416,6 +422,14 @@ def _binary_paths(graph: Graph) -> set[str]:
         if isinstance(node.op, Step) or ((keeps or turns) and binary.issuperset(node.inputs)):
             binary.add(node.path)
     return binary
+
+
+def _takes_maxima(op: Op) -> bool:
+    """Return whether numbers below 0 change what an op gives only where all that it looks at are below 0: its
+    pads, and a ReLU before it, show there only.
+    """
+    pools = isinstance(op, MaxPool | GlobalMaxPool | AdaptiveMaxPool)
+    return pools or (isinstance(op, Reduce) and op.function == "max")
 
 
 def _takes_no_negative(op: Op) -> bool:

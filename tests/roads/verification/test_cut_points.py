@@ -314,6 +314,32 @@ def test_a_wire_from_before_an_activation_that_no_image_changes_is_refused(
 
 
 @pytest.mark.usefixtures("one_recipe")
+def test_the_largest_of_all_from_before_a_relu_that_nothing_else_reads_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    onnx = pytest.importorskip("onnx")
+    model: Any = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]> net (float[N,3,12,11] x) => (float[N,4] y) {
+        c = Conv (x, k, b) r = Relu (c) g = GlobalMaxPool (r) y = Flatten (g) }"""
+    )
+    for name, array in {"k": KERNEL, "b": np.full(4, 0.5)}.items():
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(array, np.float32), name))
+    onnx.save(model, tmp_path / "net.onnx")
+    port = porter.convert(tmp_path / "net.onnx", to="torch", out=tmp_path / "port", check=False).port
+    assert proved(port, tmp_path / "net.onnx").ok
+    (relu,) = (node for node in port.graph.nodes if isinstance(node.op, Relu))
+    nodes = tuple(
+        replace(node, inputs=relu.inputs) if relu.path in node.inputs else node for node in port.graph.nodes
+    )
+    graph = replace(port.graph, nodes=nodes)
+    wrong = replace(port, graph=graph, plan=make_plan(graph, SIZE, port.destination.CAPABILITIES))
+    found = proved(wrong, tmp_path / "net.onnx").proof
+    assert not found.ok and found.first_bad is not None and found.first_bad.alone
+    monkeypatch.setattr(Check, "_compare_at_cut_points", lambda *_: {})
+    assert proved(wrong, tmp_path / "net.onnx").ok
+
+
+@pytest.mark.usefixtures("one_recipe")
 def test_a_network_whose_answer_hardly_depends_on_the_image_is_proved_node_by_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
