@@ -131,7 +131,8 @@ class PortEngine(Engine, Protocol):
     def build(
         self, plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device: str = "cpu"
     ) -> Any:
-        """Build a model of the framework's own kind, in inference mode.
+        """Build a model of the framework's own kind, in inference mode, with the canonical `tensors` in
+        `dtype`, and return it.
 
         Args:
             layers: as `Destination.write`.
@@ -277,7 +278,7 @@ def _added_destination(plugin: Plugin) -> Destination:
 
 
 def _names_of(protocol: type) -> list[str]:
-    """Return what an object of a protocol has."""
+    """Return the public names of the methods and attributes that an object of a protocol has."""
     every = (
         name for each in protocol.__mro__ for name in (*vars(each), *vars(each).get("__annotations__", ()))
     )
@@ -299,8 +300,8 @@ def get_engine(name: str) -> Engine:
 
 
 def engine_name(checkpoint: Checkpoint) -> str:
-    """Return the name of the engine that runs a file's own graph: the one of its format, otherwise porter's
-    own.
+    """Return the name of the engine that runs a file's own graph: the one of its format; porter's own,
+    `numpy`, where the format is unknown or names none.
     """
     from porter.formats.recognition import known_format
 

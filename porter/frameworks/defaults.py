@@ -31,11 +31,15 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
 
 
 def disagreement(checkpoint: Checkpoint, batch: Array) -> None:
-    """Return None: there are no two other implementations that run such files."""
+    """Return None, whatever the file and the batch: there are no two other implementations that run such
+    files.
+    """
 
 
 def with_other_pads(model: Any, plan: Plan) -> None:
-    """Return None: a model gets its padding when it is made."""
+    """Return None, for models that cannot share their weights with one of other pads: a model gets its
+    padding when it is made.
+    """
 
 
 def refusals(plan: Plan) -> tuple[PorterError, ...]:

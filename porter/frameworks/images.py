@@ -20,7 +20,8 @@ from porter.padding import ANY
 
 
 def make_cpu_classifier(logits: Callable[[Array], Array], protocol: Preprocess) -> Classifier:
-    """Return a classifier of photos that runs a model on the CPU.
+    """Return a classifier of photos that runs a model on the CPU. It computes at once, when it gets pixels;
+    calling its result only hands over the logits.
 
     Args:
         logits: gives them for images N×C×H×W; a head that is a convolution gives maps of one cell.
@@ -96,6 +97,7 @@ def as_maps(batch: Array, graph: Graph) -> Array:
     if not graph.axes:
         return batch
     expect_axes(batch.shape, graph.axes)
+    # The first axis of an image becomes the rows, all others the columns; a single axis is one row.
     return batch.reshape(len(batch), 1, batch.shape[1] if len(graph.axes) > 1 else 1, -1)
 
 
@@ -147,9 +149,11 @@ def further_arrays(batch: Array, graph: TakesInputs) -> list[Array]:
     for index, (path, shape) in enumerate(input_shapes(graph, (rows, columns)).items()):
         if path == INPUT:
             continue
+        # `index` is another one for each input, so no two inputs are moved alike.
         rotated = np.roll(batch[:, :, ::-1, ::-1], index, axis=(1, 2))
         if is_map(shape):
             cells = (
+                # the cells that a nearest resize to the input's size would take
                 np.arange(size or 0) * map_size // (size or 1)
                 for map_size, size in zip(batch.shape[2:], shape[1:], strict=True)
             )
@@ -158,6 +162,7 @@ def further_arrays(batch: Array, graph: TakesInputs) -> list[Array]:
         else:
             numbers = rotated.reshape(count, -1)
             count_needed = math.prod(size or 0 for size in shape)
+            # Every step-th number of the image, from its start again where it has too few.
             step = max(numbers.shape[1] // count_needed, 1)
             arrays.append(
                 numbers[:, np.arange(count_needed) * step % numbers.shape[1]].reshape(count, *shape)
@@ -170,5 +175,6 @@ def split_into_batches(images: Array, batch_size: int | None) -> list[Array]:
     repeated where they do not suffice.
     """
     count = batch_size or len(images)
+    # `-len(images) % count` images are missing in the last batch.
     filled_up = np.concatenate([images, *[images[-1:]] * (-len(images) % count)])
     return np.split(filled_up, len(filled_up) // count)

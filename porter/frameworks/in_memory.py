@@ -125,10 +125,12 @@ _ADVICE: Mapping[str, str] = {
 
 
 def expect_subject(subject: T, others: str, where: str | None = None) -> T:
-    """Return the subject if it is a path or a model in memory; anything else is refused.
+    """Return the subject if it is a path or a model in memory; refuse anything else, with advice on its kind
+    from _ADVICE where that has one.
 
     Args:
-        others: what a text or a path is here, for the message.
+        others: what paths and texts stand for where the subject is expected, such as a port, for the message.
+        where: the argument that it was given as, for the message.
 
     Raises:
         UsageError: it is neither.
@@ -153,6 +155,7 @@ def _framework_of(subject: object) -> str | None:
     """Return the framework of a model in memory, `onnx` for an ONNX model; None for any other object."""
     subject = subject.model if isinstance(subject, Held) else subject
     onnx = sys.modules.get("onnx")
+    # onnx is only asked where the user has imported it: otherwise no object is a model of it.
     return "onnx" if onnx is not None and isinstance(subject, onnx.ModelProto) else framework_of(subject)
 
 

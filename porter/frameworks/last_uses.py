@@ -16,6 +16,7 @@ def last_uses(steps: Iterable[Iterable[Key]], kept: Collection[Key] = ()) -> lis
         kept: values that stay until the end.
     """
     uses = [dict.fromkeys(values) for values in steps]
+    # The last entry of a value wins.
     last_step = {value: index for index, values in enumerate(uses) for value in values}
     return [
         [value for value in values if last_step[value] == index and value not in kept]

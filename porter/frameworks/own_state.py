@@ -23,15 +23,15 @@ class OwnState(Protocol):
     LOADING: str
 
     def variables(self, model: Any) -> dict[str, Array]:
-        """A copy of each variable that the framework saves, by its name in the model."""
+        """Return a copy of each variable that the framework saves, by its name in the model."""
 
     def put(self, model: Any, arrays: Mapping[str, Array]) -> None:
-        """Gives variables of these names other numbers, in their own types."""
+        """Give the variables of these names other numbers, in their own types."""
 
     def save(self, model: Any, folder: Path) -> None:
-        """Writes FILE into a folder."""
+        """Write FILE, with the variables of the model, into a folder."""
 
 
 def own_state(framework: str) -> OwnState:
-    """What reads and writes the variables of a framework's models."""
+    """Return the module of a framework that reads, replaces and saves the variables of its models."""
     return cast(OwnState, import_module(f"porter.frameworks.{framework}.own_state"))

@@ -85,5 +85,5 @@ def framework_of(model: object) -> str | None:
 
 
 def get_given_models(framework: str) -> GivenModels:
-    """Return the module of a framework that runs such models."""
+    """Return the module of a framework that prepares such models and runs them."""
     return cast(GivenModels, import_module(f"porter.frameworks.{framework}.reference_models"))

@@ -24,6 +24,7 @@ def channel_choice_kernel(op: ChannelChoice, channels: int) -> Array:
     elif isinstance(op, ops.PadChannels):
         chosen_channels = [*[None] * op.before, *range(channels), *[None] * op.after]
     else:
+        # A shuffle takes one channel of each group after the other.
         chosen_channels = [int(channel) for channel in np.arange(channels).reshape(op.groups, -1).T.ravel()]
     kernel = np.zeros((len(chosen_channels), channels))
     for filter, channel in enumerate(chosen_channels):
@@ -37,17 +38,20 @@ def gathering_kernel(op: ops.SpaceToDepth, channels: int) -> Array:
     rows x columns; its windows stand side by side.
     """
     filters = channels * op.block**2
+    # The two ops are inverse, and a transposed convolution has the kernel of its inverse.
     kernel, _ = spreading_kernel(ops.DepthToSpace(op.block, op.order), filters)
     return kernel
 
 
 def spreading_kernel(op: Spread, channels: int) -> tuple[Array, int]:
     """Return the kernel of a transposed convolution that spreads cells apart, channels x filters of a group x
-    rows x columns, and its groups; its windows stand side by side.
+    rows x columns, and its number of groups: all channels for an Upsample, 1 for a DepthToSpace. Its windows
+    stand side by side.
     """
     if isinstance(op, ops.Upsample):
         return np.ones((channels, 1, op.rows, op.columns)), channels
     block = op.block
+    # which channel holds each cell of a block: block cells come first (DCR), or filters (CRD)
     numbers = np.arange(channels).reshape((block, block, -1) if op.order == "DCR" else (-1, block, block))
     kernel = np.zeros((channels, channels // block**2, block, block))
     for (row, column, filter), number in np.ndenumerate(

@@ -21,7 +21,9 @@ class LayerMaker(Protocol):
         """Return `wanted`, or the first variation of it that nothing has, and reserve it."""
 
     def add(self, kind: str, name: str, /, *inputs: str, **own: Any) -> str:
-        """Add a layer and return the name of its value."""
+        """Add a layer of the framework's `kind` that reads the values `inputs`, with arguments `own` as the
+        framework calls them, and return the name of its value.
+        """
 
     def tensors_of(self, path: str, name: str, *roles: str) -> list[Any]:
         """Return what holds the tensors of a path of these roles, without those that its op lacks, for the
@@ -61,6 +63,7 @@ class Spelled(Generic[LayersT, OpT]):
 
     @property
     def shape(self) -> Shape:
+        """Return the shape of the node's value."""
         return self.maker.shapes[self.path]
 
     @property
@@ -74,11 +77,15 @@ class Spelled(Generic[LayersT, OpT]):
         return self.maker.name(f"{self.name}_{ending}") if ending else self.name
 
     def step(self, ending: str, kind: str, *inputs: str, **own: Any) -> str:
-        """Add a layer under the name that `part` gives for this ending, and return its value."""
+        """Add a layer of this kind under the name that `part` gives for this ending, and return its value's
+        name. `own` are the layer's arguments, as the framework calls them.
+        """
         return self.maker.add(kind, self.part(ending), *inputs, **own)
 
     def result(self, kind: str, *inputs: str, **own: Any) -> str:
-        """Add the layer that gives the node's value, and return it."""
+        """Add the layer that gives the node's value, under the node's own name, and return that name;
+        arguments as `step`.
+        """
         return self.step("", kind, *inputs, **own)
 
     def tensors(self, *roles: str) -> list[Any]:

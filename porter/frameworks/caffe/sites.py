@@ -51,9 +51,12 @@ def window_parameters(
 
 
 def _add_conv(node: CaffeNode[Conv], realisation: Realisation, source: str) -> None:
-    """Add a convolution; a pad that its layer lacks is zeros around the kernel."""
+    """Add a convolution. Pads that the layer lacks are zeros around the kernel: more of the map's own cells
+    than it should read, times 0 (`realisation.skipped`).
+    """
     op, skipped = node.op, realisation.skipped
     down, across = op.window.dilation
+    # In a dilated kernel, a cell stands for `dilation` rows or columns of the map.
     zeros_around = skipped[0] // down, skipped[1] // down, skipped[2] // across, skipped[3] // across
     parameters = window_parameters(op.window, realisation.native.pads, zeros_around)
     if op.window.dilation != (1, 1):
@@ -69,6 +72,7 @@ def _add_pool(node: CaffeNode[MaxPool | AvgPool], realisation: Realisation, padd
     multiplied by the inverse of a second pool, and a stride that it lacks is taken behind it.
     """
     op, maker, counted = node.op, node.maker, realisation.counted
+    # With a stride of 1, to take every stride-th window afterwards.
     window = Window(op.window.kernel) if realisation.subsample else op.window
     parameters: dict[str, CaffeParameter] = {
         "pool": "MAX" if isinstance(op, MaxPool) else "AVE",
@@ -77,6 +81,8 @@ def _add_pool(node: CaffeNode[MaxPool | AvgPool], realisation: Realisation, padd
     last_ending = "every" if realisation.subsample else ""
     value = node.step(last_ending if counted is None else "cells", "Pooling", padded, **parameters)
     if counted is not None:
+        # The share of counted cells in each window is the average of a map of ones: ones where cells count,
+        # zeros in the pads that do not.
         uncounted = subtract_pads(realisation.front.pads if realisation.front else NO_PADS, counted)
         mask = node.source
         if any(counted):
@@ -99,7 +105,9 @@ def _add_dilated_max_pool(node: CaffeNode[MaxPool], source: str) -> None:
     cells, window = [], node.op.window
     for row in range(0, window.extent(0), window.dilation[0]):
         for column in range(0, window.extent(1), window.dilation[1]):
+            # Negative pads cut rows and columns off: what remains begins at the cell of the window.
             cut = -row, row + 1 - window.extent(0), -column, column + 1 - window.extent(1)
+            # A window of one cell is the result itself.
             name = node.part("" if window.kernel == (1, 1) else "cell")
             cells.append(node.maker.add_move(name, source, node.channels, cut, window.stride))
     if len(cells) > 1:

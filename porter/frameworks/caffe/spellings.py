@@ -63,6 +63,7 @@ def _multiply(node: CaffeNode[ops.Multiply]) -> None:
     """Add a Scale for a map times numbers for each channel, as of a squeeze and excitation; otherwise an
     Eltwise.
     """
+    # maps of one cell
     factors = [path for path in node.inputs if node.maker.shapes[path][1:] == (1, 1)]
     if (
         len(node.inputs) != 2
@@ -73,6 +74,7 @@ def _multiply(node: CaffeNode[ops.Multiply]) -> None:
         return
     (source,) = (path for path in node.inputs if path not in factors)
     flat = node.step("factors", "Flatten", *factors)
+    # From axis 0: a factor for each image and channel.
     node.result("Scale", source, flat, axis=0)
 
 
@@ -95,6 +97,7 @@ def _selu(node: CaffeNode[ops.Selu]) -> None:
 
 
 def _softplus(node: CaffeNode[ops.Softplus]) -> None:
+    """Add a BNLL. Raise GraphError for a softplus that is cut, which is x where x is large."""
     if node.op.cut:
         raise GraphError("Caffe's BNLL is log(1 + exp(x)) for every x, not x above 20", where=node.path)
     node.result("BNLL", *node.inputs)
@@ -106,6 +109,7 @@ def _batch_norm(node: CaffeNode[ops.BatchNorm]) -> None:
     """
     has_scale = node.op.scale or node.op.center
     name = norm_name(node.path) if has_scale else node.path
+    # The last blob is what Caffe divides both statistics by.
     blobs: list[NetArray] = [*node.tensors("mean", "variance"), np.ones(1)]
     parameters: dict[str, CaffeParameter] = {
         "eps": node.op.epsilon,
@@ -138,6 +142,7 @@ def _affine(node: CaffeNode[ops.Affine]) -> None:
 def _response_norm(node: CaffeNode[ops.LocalResponseNorm]) -> None:
     """Add an LRN. Where its bias is not 1, a factor stands for the bias."""
     op = node.op
+    # A power of a bias of 0 or less is no factor.
     if op.bias <= 0 or op.bias == 1:
         node.result(
             "LRN",
@@ -193,6 +198,9 @@ def _choose_channels(node: CaffeNode[ChannelChoice]) -> None:
 
 
 def _pad_map(node: CaffeNode[ops.PadMap]) -> None:
+    """Add pads of zeros, or cut off as many cells where they are negative. Raise GraphError for pads of
+    another number.
+    """
     if node.op.fill:
         raise GraphError(f"Caffe pads with zeros only, not with {node.op.fill:g}", where=node.path)
     node.maker.add_move(node.path, node.source, node.channels, node.op.pads)
@@ -215,6 +223,7 @@ def _conv_transpose(node: CaffeNode[ops.ConvTranspose]) -> None:
         parameters["dilation"] = window.dilation
     if op.groups != 1:
         parameters["group"] = op.groups
+    # the kernel alone, or with the bias if there is one
     blobs = kernel_and_bias[: 1 if adds_bias_later else 2]
     uncut = node.step(
         "" if is_symmetric else "whole", "Deconvolution", *node.inputs, blobs=blobs, **parameters

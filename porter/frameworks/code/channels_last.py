@@ -22,7 +22,7 @@ def front_layer(
 
     Args:
         pad: the framework's function that pads an array by a `pad_width` with `constant_values`.
-        sizes: the arguments of `same_pad` that say a window.
+        sizes: returns the arguments of `same_pad` that say a window.
     """
 
     def front_layer_of(front: Front, site: Site, why: str) -> Layer:
@@ -38,7 +38,9 @@ def front_layer(
 
 
 def pad_arguments(op: ops.Pad | ops.ExtendMap, shape: Shape) -> dict[str, PlainValue]:
-    """Return the arguments of the framework's function that pads an array."""
+    """Return the arguments of the framework's function that pads an array of a `shape`: the cells before and
+    after each axis, none along the batch, and the number or the mode that fills them.
+    """
     own: dict[str, PlainValue] = (
         {"mode": op.mode} if isinstance(op, ops.ExtendMap) else {"constant_values": op.fill or 0}
     )
@@ -46,7 +48,10 @@ def pad_arguments(op: ops.Pad | ops.ExtendMap, shape: Shape) -> dict[str, PlainV
 
 
 def reduce_arguments(op: ops.Reduce) -> dict[str, PlainValue]:
-    """Return the arguments of the framework's function that reduces an axis."""
+    """Return the arguments of the framework's function that reduces an axis. That of an array follows the
+    batch's; of a map, rows and columns have the numbers 1 and 2 here too, and the channels, 0 in porter's
+    order, are last.
+    """
     return {"axis": 1 + op.over} if op.of_arrays else {"axis": op.over or -1, "keepdims": True}
 
 
@@ -130,6 +135,7 @@ def _resize(op: ops.Resize | ops.ResizeLike, shape: Shape) -> Layer:
     arguments: dict[str, PlainValue] = {"mode": op.mode, "coordinates": op.coordinates}
     if isinstance(op, ops.Resize):
         arguments |= {"size": op.size} if op.size else {"scale": op.scale}
+    # Each mode adds what only it reads.
     arguments |= {"rounding": op.rounding} if op.mode == "nearest" else {}
     return Layer("resize", arguments | ({"a": op.a, "inside": op.inside} if op.mode == "cubic" else {}))
 
@@ -153,7 +159,9 @@ OWN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.ConcatChannels: plain("concat"),
     ops.Join: lambda op, shape: Layer("join", {"axis": 1 + op.axis}),
     ops.Flatten: lambda op, shape: Layer(
-        "flatten", {"order": op.order if (op.rows, op.columns) != (1, 1) else "HWC"}
+        # Of a single cell both orders are the same, and HWC needs no transpose.
+        "flatten",
+        {"order": op.order if (op.rows, op.columns) != (1, 1) else "HWC"},
     ),
     ops.Crop: _crop,
     ops.ChannelShuffle: plain("channel_shuffle", "groups"),

@@ -72,7 +72,8 @@ def write_class(
     entry: Sequence[str] = (),
     defaults: bool = True,
 ) -> Class:
-    """Write the class of a template.
+    """Write the class of a template: a constructor that makes the parts, whose arguments are the differences
+    between uses, and a `forward` that calls them. Return it with its lines.
 
     Args:
         given: the recipe's arguments, and `channels`, in each use.
@@ -80,6 +81,7 @@ def write_class(
         defaults: whether arguments that are the same in most uses get a default.
     """
     writer = _BodyWriter(template, given, known, {})
+    # A product that several expressions need gets a name: the body is written again with it.
     product = writer.arguments.shared_product()
     if product is not None:
         taken = {*given, *writer.arguments.derived}
@@ -94,6 +96,7 @@ def write_class(
     code = Code()
     methods = code.within(f"class {name}({language.module}):")
     methods.say("def __init__", Bracketed("", tuple(map(Item, signature))), ":")
+    # A constructor without any line has `pass`.
     for line in language.begin if language.begin or writer.body.lines else ("pass",):
         methods.deeper.line(line)
     code.lines.extend([*writer.body.lines, ""])
@@ -111,6 +114,7 @@ def _sort_owners_first(parts: Sequence[TemplatePart]) -> list[TemplatePart]:
     def place(part: TemplatePart) -> tuple[int, int]:
         names = part.name.split(".")
         around = [".".join(names[:depth]) for depth in range(1, len(names))]
+        # By the last of its owners and itself, and behind an owner at the same place.
         return max(places[name] for name in [*(name for name in around if name in places), part.name]), len(
             around
         )
@@ -119,7 +123,9 @@ def _sort_owners_first(parts: Sequence[TemplatePart]) -> list[TemplatePart]:
 
 
 def _make_parameters(used: Mapping[str, Vector], defaults: bool) -> tuple[Parameter, ...]:
-    """Return the arguments of a class, those with a default last."""
+    """Return the arguments of a class, those with a default last. A default is a value of 0 or 1 that more
+    than a third of the uses share, and none unless `defaults` allows it.
+    """
     parameters = []
     for name, values in used.items():
         value, count = Counter(values.values()).most_common(1)[0]
@@ -129,7 +135,14 @@ def _make_parameters(used: Mapping[str, Vector], defaults: bool) -> tuple[Parame
 
 
 class _BodyWriter:
-    """Writes a constructor's body and collects the arguments that the body needs."""
+    """Writes a constructor's body and collects the arguments that the body needs.
+
+    Attributes:
+        flags: the names of the attributes that tell uses apart, by part and number of the input; of a part
+            that some uses lack the number is None, of an output the part.
+        runs: loops over parts.
+        inlined: the arguments of parts that `forward` says itself, by the part's name.
+    """
 
     def __init__(
         self, template: Template, given: Mapping[str, Vector], known: Known, products: Mapping[str, str]
@@ -190,7 +203,9 @@ class _BodyWriter:
         return {slot: spell(next(iter(vector.values()))) for slot, vector in first.arguments.items()}
 
     def _write_source_flag(self, edge: Edge, name: str | None, number: int) -> None:
-        """Write a flag that says in which uses another source feeds a part, if any does."""
+        """Write a flag that says in which uses another source feeds the input `number` of the part `name`, or
+        of the outputs if that is None. Nothing is written where one source feeds it in all uses.
+        """
         if edge.other is None:
             return
         source = (edge.source or "input").replace(".", "_")
@@ -207,7 +222,10 @@ class _BodyWriter:
         self.body.line(f"self.{flag} = {self.arguments.condition(here, flag)}")
 
     def _write_part(self, part: TemplatePart, single: bool) -> None:
-        """Write what makes a part, under a condition if some uses lack it or have another one."""
+        """Write what makes a part: nothing for another call of a part and for one that `forward` says itself;
+        for a function only a flag, if some uses lack it; a call of its stage; a loop; otherwise a layer,
+        under a condition if some uses lack it or have another one.
+        """
         if part.again is not None or part.name in self.inlined:
             return
         everywhere = len(part.at) == self.template.uses
@@ -237,11 +255,13 @@ class _BodyWriter:
         word = "if"
         for alternative in part.alternatives:
             value = self._part_expression(alternative, part.name)
+            # `rest`: uses whose layer is not written yet; `left`: those of them that this alternative leaves.
             left, code = rest - set(alternative.at), self.body
             if left:
                 here = {use: use in alternative.at for use in rest}
                 condition = self.arguments.condition(here, f"with_{part.name.replace('.', '_')}", part.name)
                 code = self.body.within(f"{word} {condition}:")
+            # the last of several alternatives needs no condition
             elif word == "elif":
                 code = self.body.within("else:")
             code.comment(alternative.why)
@@ -251,7 +271,9 @@ class _BodyWriter:
             self.body.within("else:").line(f"self.{part.name} = {language.identity}")
 
     def _part_expression(self, alternative: Alternative, owner: str) -> Expression:
-        """Return the expression that makes a part in some of the uses."""
+        """Return the expression that makes a part in the uses of an alternative: a chain or a row of its
+        members, or the call of its layer. Arguments that it needs are called after `owner`, the part's name.
+        """
         if alternative.kind in (CHAIN, ROW):
             members = tuple(self._chain_member(member, alternative.at, owner) for member in alternative.parts)
             return self.known.language.chained(members, alternative.kind == ROW)
@@ -262,7 +284,9 @@ class _BodyWriter:
         return self._call_layer(alternative.kind, texts)
 
     def _chain_member(self, part: TemplatePart, at: Sequence[int], owner: str) -> Item:
-        """Return a member of a chain, which some of the uses `at` may lack."""
+        """Return a member of a chain in the uses `at`: one layer, or a choice between its alternatives, of
+        which the last is the identity if some of the uses lack the member.
+        """
         rest = set(at)
         choices: list[tuple[Expression, str]] = []
         why = next((alternative.why for alternative in part.alternatives if alternative.why), "")
@@ -276,6 +300,7 @@ class _BodyWriter:
             rest = left
         else:
             value = self.known.language.identity
+        # The first choice becomes the outermost.
         for yes, condition in reversed(choices):
             value = Choice(yes, condition, value)
         return Item(value, part.name, why)
@@ -285,8 +310,8 @@ class _BodyWriter:
         return call_class(self.known.classes[kind], texts, self.known.language)
 
     def _call_layer(self, kind: str, texts: Mapping[str, Expression]) -> Expression:
-        """Return the call that makes a layer: of a class of this file, of a norm that has a name here, or the
-        framework's.
+        """Return the call that makes a layer: of a class of this file; of a norm that has a name here,
+        without the arguments that the name includes; or the framework's.
         """
         if kind in self.known.classes:
             return self._call_own_class(kind, texts)
@@ -316,6 +341,7 @@ def recurring_norms(tree: Body, language: Language) -> dict[str, dict[str, str]]
         )
         places.setdefault((layer.kind, shared), set()).add(path)
     norms: dict[str, dict[str, str]] = {}
+    # Of several for one kind, the one with most places is last and wins.
     for (kind, arguments), where in sorted(places.items(), key=lambda item: len(item[1])):
         stated = {
             slot: text for slot, text in arguments if literal(language.norms[kind].shared[slot]) != text

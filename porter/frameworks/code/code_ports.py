@@ -58,7 +58,9 @@ class CodePorts:
         return {path: by_path[name] for path, name in paths.items() if name in by_path}
 
     def keys(self, plan: Plan) -> Iterator[tuple[Node, str, str]]:
-        """Yield each node's roles with the path of the variable, joined by dots."""
+        """Yield each node with each of its roles and the path of the role's variable in the module, joined by
+        dots.
+        """
         by_path = self.places(plan)
         for node in plan.lowered.nodes:
             for role, name in self.variables(node.op).items():
@@ -77,6 +79,7 @@ class CodePorts:
             array = tensors.get(node.holder, {}).get(role)
             expected = shapes.get(node.path, {}).get(role)
             if expected is None:
+                # Only the layer has this variable.
                 arrays[key] = np.full(channels[node.source], FILLS[role], np.float32)
                 continue
             if array is None or array.shape != expected:
@@ -120,6 +123,7 @@ class CodePorts:
         for node, role, key in self.keys(plan):
             array = arrays.get(key)
             expected = shapes.get(node.path, {}).get(role)
+            # A further call of a layer has its first call's tensors; others only the layer has.
             if node.shares is not None or expected is None:
                 continue
             canonical_array = None if array is None else self.canonical(plan.lowered, node, role, array)

@@ -49,6 +49,7 @@ class Forward:
             runs,
             inlined,
         )
+        # Where values are joined, they keep names of their own instead of `x` and `out`.
         self.joins = any(self._function_of(part) == "concat" for part in template.parts)
         self.readers: dict[str, list[TemplatePart | None]] = {}  # of each part; None reads the outputs
         self.last_read: dict[str, int] = {}
@@ -62,7 +63,9 @@ class Forward:
         self.code = Code(depth=2)
 
     def statements(self) -> list[str]:
-        """Return the lines of the method's body, at their indentation."""
+        """Return the lines of the method's body, at their indentation. Before each part, `live` are the
+        variables of values that the parts after it still read.
+        """
         skipped: set[str] = set()
         for number, part in enumerate(self.template.parts):
             if part.name in skipped:
@@ -84,11 +87,11 @@ class Forward:
 
         In torch:
 
-            for index in range(17):
-                x = self.get_submodule(f"block{index}")(x)
+            for index in range(17):         x = self.get_submodule(f"block{index}")(x)
         """
         names, pattern, numbers = self.runs[part.name]
         self._write_pending()
+        # The loop overwrites its variable, so a value that is still read is copied to another one.
         given = variable = self.variables[part.inputs[0].source]
         if variable in live:
             variable = self._free_variable(part, live)
@@ -99,8 +102,10 @@ class Forward:
         return names
 
     def _add_statement(self, part: TemplatePart, live: set[str]) -> None:
-        """Make the statement of a part, such as `x = self.conv(x)`, the pending one. It takes in the
-        statement that is pending, or writes it.
+        """Make the statement of a part, such as `x = self.conv(x)`, the pending one. The statement that is
+        pending before goes into it, nested or as a term of a sum; where that is not possible, it is written.
+        The part's value gets a new variable where its first input's is still read, where it could be either
+        of two, or where values are joined.
         """
         first = part.inputs[0]
         variable = self.variables[first.source]
@@ -153,7 +158,9 @@ class Forward:
         self.pending = None
 
     def _free_variable(self, part: TemplatePart, live: set[str]) -> str:
-        """Return a name for a part's value. No value that is still read has this name."""
+        """Return a name for a part's value that no value still read has: `gate` for one that scales another,
+        `out` or `x` where these are clear, otherwise the part's name, without its number if possible.
+        """
         short = re.sub(r"_\d+[a-z]?$", "", part.name.replace(".", "_"))
         full = part.name.replace(".", "_")
         ordinary = ["gate"] if self._is_gate(part) else []
@@ -171,6 +178,7 @@ class Forward:
         """
         while True:
             reader, *others = self.readers.get(part.name, [None])
+            # The value is an output, or several parts read it.
             if reader is None or others:
                 return False
             if self._function_of(reader) is not None:
@@ -178,7 +186,10 @@ class Forward:
             part = reader
 
     def _part_expression(self, part: TemplatePart, variables: Mapping[str, str]) -> Expression:
-        """Return the expression of a part's value, from the variables of the values that it reads."""
+        """Return the expression of a part's value, from the variables of the values that it reads: the call
+        of a module, or a function of them. Where some uses lack the function, it is a choice, and they take
+        the input that the part passes through.
+        """
         inputs = [
             self._edge_expression(edge, (part.name, number), variables)
             for number, edge in enumerate(part.inputs)
@@ -201,8 +212,9 @@ class Forward:
         return next((each.kind for each in part.alternatives if each.kind in self.language.functions), None)
 
     def _sum_with_pending(self, part: TemplatePart, live: set[str]) -> Expression | None:
-        """Return a sum with the pending call as one of its terms, `shortcut + self.conv(out)`, if nothing
-        else reads that call; otherwise None.
+        """Return a sum, product or quotient with the pending call as one of its terms, `shortcut +
+        self.conv(out)`. None where the part is no such function in every use, where anything else reads the
+        call, or where the line would be too long.
         """
         pending = self.pending
         if pending is None or pending.variable in live or not isinstance(pending.expression, Bracketed):

@@ -68,7 +68,8 @@ class Spellings:
     pad: Callable[[Front, Site, str], Layer]
 
     def steps(self, plan: Plan) -> list[LayerStep]:
-        """Return the layers of a plan in the order of its graph. Each pad layer is a step of its own.
+        """Return the layers of a plan in the order of its graph. Each pad layer is a step of its own, before
+        its node's, with the reason as its comment; where a layer corrects an average, the comment is its own.
 
         Raises:
             PaddingError: the plan was made for another framework.
@@ -97,7 +98,9 @@ class Spellings:
         return [_add_note(step, plan.notes) for step in steps]
 
     def _layer_without_window(self, node: Node, source: Shape) -> Layer:
-        """Return the layer of a node that has no window."""
+        """Return the layer of a node that has no realisation of pads. Raise PaddingError where its op is
+        windowed, so that the plan should have one.
+        """
         spelling = row_of(self.plain, type(node.op))
         if spelling is None:
             raise PaddingError(f"the plan does not say how to pad {node.op.words}", where=node.path)

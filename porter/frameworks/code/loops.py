@@ -102,8 +102,9 @@ class PartRun:
         return f"range({stop})" if self.start == 0 else f"range({self.start}, {stop})"
 
     def write(self, code: Code, owner: Owner, call: WriteUse) -> None:
-        """Write the loop that adds the parts to their owner; `call` writes a use of the class from the text
-        of its arguments.
+        """Write the loop that adds the parts to their owner: with all arguments in its call, if each is
+        constant or differs only in the first or the last use; otherwise over a table of them. `call` writes a
+        use of the class from the text of its arguments.
         """
         varying = [name for name in self.parameters if len({use[name] for use in self.arguments}) > 1]
         first_use = self.arguments[0]
@@ -113,7 +114,9 @@ class PartRun:
         exceptions = {
             name: text for name in varying if (text := self._argument_of_exception(name)) is not None
         }
+        # All that varies has such a condition.
         if len(exceptions) == len(varying):
+            # The conditions ask for the index, also in a row without names.
             loop = code.within(self._for_line(counts=bool(exceptions) or owner.counts))
             owner.add(loop, self.pattern, call(self.kind, texts | exceptions))
         else:
@@ -127,9 +130,11 @@ class PartRun:
         varying: Sequence[str],
     ) -> None:
         """Write the loop with a table of what varies, and with the channels and the index that a use passes
-        on to the next one.
+        on to the next one. It is one loop over a row for each use, two where rows repeat, and one without a
+        table where only the channels vary.
         """
         step = self._next_channels(varying)
+        # Name: its value before the loop, and for the next use.
         carried = {} if step is None else {"channels": (str(self.arguments[0]["channels"]), step)}
         varying = [name for name in varying if name not in carried]
         table, special = self._shortest_table(varying, step or "")
@@ -149,6 +154,7 @@ class PartRun:
             name, usual = special
             firsts[name] = f"{name} if repeat == 0 else {literal(usual)}"
         owner.add(loop, self.pattern, use(firsts))
+        # The index alone, as a person would write it.
         if [*carried] == ["index"]:
             loop.line("index += 1")
         elif carried:
@@ -227,7 +233,9 @@ def find_runs(
     outputs: Sequence[Edge] = (),
     shortest: int = SHORTEST,
 ) -> list[PartRun]:
-    """Return the runs among the parts of a module that is used once; `outputs` are its outputs."""
+    """Return the runs among the parts of a module that is used once: at least `shortest` consecutive parts
+    that one loop can make. `outputs` are the module's outputs, which read parts too.
+    """
     runs: list[PartRun] = []
     for row in _split_into_rows(parts, classes, outputs):
         if len(row) >= shortest:
@@ -257,7 +265,9 @@ def find_whole_run(parts: Sequence[TemplatePart], classes: Mapping[str, _HasPara
 def _split_into_rows(
     parts: Sequence[TemplatePart], classes: Mapping[str, _HasParameters], outputs: Sequence[Edge]
 ) -> Iterator[list[TemplatePart]]:
-    """Yield parts in a row that one loop can make and call."""
+    """Yield the longest sequences of parts that one loop can make and call: numbered uses of one class, each
+    read by the next one only. A single part is a sequence too.
+    """
     reads = Counter(
         source
         for edge in (*outputs, *(edge for part in parts for edge in part.inputs))
@@ -302,7 +312,9 @@ def _rows_with_special_first(
     """
     start = 0
     for end in range(1, len(values) + 1):
+        # the uses of this row and the next one, without that argument
         rest = [(*row[:place], *row[place + 1 :]) for row in values[start : end + 1]]
+        # A row ends where another argument differs, or where the one at `place` is not the usual one.
         if end == len(values) or rest[0] != rest[-1] or values[end][place] != usual:
             yield values[start], end - start
             start = end
@@ -344,4 +356,5 @@ def _row_text(values: tuple[PlainValue, ...]) -> str:
 
 
 def _is_multiple(value: PlainValue, factor: int, of: PlainValue) -> bool:
+    """Say whether a value is `factor` times `of`, which is a whole number and no bool."""
     return type(of) is int and value == factor * of

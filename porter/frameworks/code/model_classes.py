@@ -35,6 +35,7 @@ def model_classes(
     Every expression is checked against the values of every use before it is written.
     """
     channels = channels_of(graph)
+    # Pad layers are steps without a node: they keep the channels of what they read.
     pads = {step.path: channels[step.inputs[0]] for step in steps if step.path not in channels}
     norms = recurring_norms(tree, language)
     return "\n\n\n".join(
@@ -57,7 +58,9 @@ def docstring(plan: Plan, tree: Body, images: str) -> str:
 
 
 def named_norms(tree: Body, language: Language) -> str:
-    """Return the text of the norms that get a name because several places share them, a line for each."""
+    """Return the text of the norms that get a name because several places share them, a line for each:
+    `BatchNorm = partial(nn.BatchNorm, eps=0.001)`.
+    """
     norms = recurring_norms(tree, language).items()
     return "\n".join(
         f"{language.norms[kind].name} = {flat(call('partial', language.norms[kind].maker, **slots))}"
@@ -67,7 +70,14 @@ def named_norms(tree: Body, language: Language) -> str:
 
 @dataclass
 class _Classes:
-    """The classes of a model's blocks, innermost first."""
+    """The classes of a model's blocks, innermost first.
+
+    Attributes:
+        channels: of each value, by its path.
+        norms: the batch norms that have a name of their own; see Known.norms.
+        by_name: the classes that are written.
+        uses: what class each use of a block is, with its arguments, by the path of the use.
+    """
 
     language: Language
     tree: Body
@@ -116,6 +126,7 @@ class _Classes:
         """Write functions for the rows that have parts of the same class and numbered names: `stage` for
         `stage1` to `stage4`.
         """
+        # Rows that may be one function, by its name, their class, the names in them and the first number.
         alike: dict[tuple[str, str, str, int], dict[str, PartRun]] = {}
         for part in template.parts:
             first = part.alternatives[0]
@@ -141,6 +152,7 @@ class _Classes:
         have no common form.
         """
         uses = [body for body in self.tree.bodies() if body.block == block and body is not self.tree]
+        # A block within itself, or one that is defined already.
         if block in outer or uses[0].path in self.uses:
             return
         for inner in dict.fromkeys(body.block for use in uses for body in use.bodies()):
@@ -172,9 +184,11 @@ class _Classes:
         }
         channels: Vector = {i: self.channels[use.source] for i, use in bodies.items()}
         given = {
+            # An argument that is the number of channels everywhere goes by that name.
             **{name: vector for name, vector in given.items() if vector != channels},
             "channels": channels,
         }
+        # Where a loop makes all uses, its call states every argument, so defaults would only hide some.
         in_a_row = len(uses) >= SHORTEST and all(use.path in self.in_rows for use in uses)
         known = Known(self.language, self.by_name, self.norms)
         written_class = write_class(self._free_name(block), template, given, known, defaults=not in_a_row)

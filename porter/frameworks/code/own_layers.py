@@ -25,6 +25,7 @@ def needed_definitions(body: str, known: dict[str, str]) -> str:
     order.
     """
     names: list[str] = []
+    # Backwards, because a definition uses only those before it: `names` has the texts that are needed so far.
     for name, text in reversed(known.items()):
         if re.search(rf"(?<![\w.]){name}(?=[(),])", "\n".join([body, *names])):
             names.insert(0, text)

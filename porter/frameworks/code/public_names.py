@@ -18,8 +18,10 @@ def public_names(graph: Graph) -> dict[str, str]:
     """
     paths = [*(node.path for node in graph.nodes), *(scope.path for scope in graph.scopes)]
     every = {path[:end] for path in paths for end in _path_ends(path)}
+    # Paths without a part that begins with an underscore stay as they are.
     taken = Names(path for path in every if "_" not in (part[0] for part in path.split("/")))
     new: dict[str, str] = {"": ""}
+    # Sorted, a path comes behind those around it.
     for path in sorted(every):
         around, _, name = path.rpartition("/")
         wanted = f"{new[around]}/{name.lstrip('_') or 'part'}".lstrip("/")

@@ -49,12 +49,14 @@ def write_stages(
         for key in first.parameters
         if all(len({use[key] for use in run.arguments}) == 1 for run in rows.values())
     ]
+    # The argument for the number of parts: `units` of `unit{index}`.
     count = first.pattern.removesuffix("{index}") + "s"
     if not count.isidentifier() or count in language.taken | language.imported | set(first.parameters):
         return None
     given: dict[str, Vector] = {
         key: {row: run.arguments[0][key] for row, run in rows.items()}
         for key in first.parameters
+        # In a row, the channels may differ behind the first part.
         if key in (*constant, "channels")
     }
     lengths = {row: len(run.names) for row, run in rows.items()}
@@ -74,6 +76,7 @@ def write_stages(
         texts[key] = text
     used = arguments.used_arguments()
     use = call(first.kind, texts)
+    # Where nothing reads the index, the loop has no name for it.
     number = "_" if language.rows and "index" not in (flat(use) or "index") else "index"
     code = Code()
     code.say(f"def {name}", Bracketed("", tuple(map(Item, [*used, *language.passed]))), ":")
@@ -94,8 +97,14 @@ def _argument_text(
     key: str, rows: Sequence[Sequence[Mapping[str, PlainValue]]], arguments: Arguments, first: str, last: str
 ) -> Expression | None:
     """Return the text of an argument of the class; None where it has no simple form. It is one value for each
-    row (`width`), a progression (`channels + 32 * index`), or one value for a row's first or last part and
-    another for all others (`stride if index == 1 else 1`).
+    row (`width`), one value for a row's first or last part and another for all others (`stride if index == 1
+    else 1`), or a progression (`channels + 32 * index`).
+
+    Args:
+        key: the argument.
+        rows: the arguments of each part of each row.
+        arguments: the function's arguments, of which the text may need further ones.
+        first, last: the index of a row's first and last part, as text.
     """
     values = [[use[key] for use in row] for row in rows]
     if all(len(set(row)) == 1 for row in values):

@@ -34,6 +34,7 @@ def step_values(
         value = compute(step, [values[path] for path in step.inputs])
         if step.path in paths:
             shown[step.path] = value
+        # What reads the value gets the cut one; the step's own value is shown.
         values[step.path] = cut.get(step.path, value)
         for path in unread:
             del values[path]

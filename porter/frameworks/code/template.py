@@ -101,6 +101,7 @@ def unify(bodies: Mapping[int, Body], classes: ClassUses, functions: Collection[
         parts.append((name, _repeated_part(here, len(bodies)), _make_alternatives(here, classes, functions)))
         flow.add(name, here)
     outputs = zip(*(body.outputs for body in bodies.values()), strict=True)
+    # what feeds each output
     ends = tuple(flow.edge(dict(zip(bodies, sources, strict=True))) for sources in outputs)
     unified = tuple(
         TemplatePart(name, alternatives, flow.edges[name], flow.through.get(name), again)
@@ -110,8 +111,8 @@ def unify(bodies: Mapping[int, Body], classes: ClassUses, functions: Collection[
 
 
 def _repeated_part(parts: Mapping[int, Part], uses: int) -> str | None:
-    """Return the part that `parts` are another call of, in each of the uses; None where they are no such
-    calls.
+    """Return the part that `parts`, one for each use, are another call of; None where they are no calls of
+    other parts. Raise Unlike where only some are, or some of the `uses` lack the call.
     """
     called = {part.content.part if isinstance(part.content, Reuse) else None for part in parts.values()}
     if called != {None} and (len(called) > 1 or len(parts) < uses):
@@ -167,7 +168,9 @@ def _common_order(orders: Sequence[Sequence[str]]) -> list[str]:
 def _make_alternatives(
     parts: Mapping[int, Part], classes: ClassUses, functions: Collection[str]
 ) -> tuple[Alternative, ...]:
-    """Return a part in each of its classes; functions have no alternatives."""
+    """Return a part in each of its classes, with the uses that have it. Raise Unlike where a function is only
+    one of the classes, because `forward` applies functions itself.
+    """
     kinds: dict[str, list[int]] = {}
     for use, part in parts.items():
         kinds.setdefault(_class_name(part, classes), []).append(use)
@@ -209,7 +212,7 @@ class _Flow:
         self.through: dict[str, int] = {}
 
     def add(self, name: str, here: Mapping[int, Part]) -> None:
-        """Note what feeds a part in each use."""
+        """Note what feeds a part in each use. Raise Unlike where uses give it different numbers of inputs."""
         counts = {len(part.inputs) for part in here.values()}
         if len(counts) != 1:
             raise Unlike
@@ -219,18 +222,25 @@ class _Flow:
         )
 
     def edge(self, sources: Mapping[int, str]) -> Edge:
-        """Return the edge to write, given the part that is the source in each use."""
+        """Return the edge to write, given the part that is the source in each use: one part, if the others
+        lack it and pass the right value on; otherwise two, told apart by a flag. Raise Unlike where these are
+        not enough.
+        """
         named = set(sources.values())
+        # The latest part first, because what is absent passes on what came before it.
         for name in [*reversed(self.edges), *self.entries]:
             if name in named and self._stands_for(name, sources):
                 return Edge(name)
         if len(named) == 2:
+            # The flag is true in the uses of the rarer source.
             one, other = sorted(named, key=list(sources.values()).count)
             return Edge(one, other, {use: source == one for use, source in sources.items()})
         raise Unlike
 
     def _stands_for(self, name: str, sources: Mapping[int, str]) -> bool:
-        """Say whether a part, or what it passes on in uses that lack it, is the source in each use."""
+        """Say whether a part, or what it passes on in uses that lack it, is the source in each use. What is
+        noted on the way, of inputs that absent parts pass on, is taken back if it is not.
+        """
         edges, through = dict(self.edges), dict(self.through)
         if all(self._resolves(name, use, source) for use, source in sources.items()):
             return True
@@ -238,14 +248,18 @@ class _Flow:
         return False
 
     def _resolves(self, name: str, use: int, wanted: str) -> bool:
-        """Say whether a name stands for the wanted source in a use."""
+        """Say whether a name stands for the wanted source in a use: the name itself where the use has that
+        part, otherwise the value that passes through the absent part, by the input that is noted or by any of
+        its inputs.
+        """
         if name in self.entries or name in self.parts[use]:
             return name == wanted
         numbers = [self.through[name]] if name in self.through else range(len(self.edges[name]))
         return any(self._passes(name, number, use, wanted) for number in numbers)
 
     def _passes(self, name: str, number: int, use: int, wanted: str) -> bool:
-        """Say whether an absent part has the wanted value at its input. Where the input has two sources, one
+        """Say whether an absent part has the wanted value at the input `number`, and if so note that the part
+        passes this input on. Where the input has two sources and none is chosen for this use, the right one
         is chosen.
         """
         edge = self.edges[name][number]

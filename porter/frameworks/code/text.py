@@ -135,7 +135,9 @@ class Code:
             self._say_call(prefix, expression, suffix)
 
     def say_tuple(self, prefix: str, items: Sequence[Expression], suffix: str = "") -> None:
-        """Write, as `say` does, a tuple, which has parentheses only if it takes several lines."""
+        """Write `prefix`, a tuple of the items and `suffix`, in several lines if one does not hold them. The
+        tuple has parentheses only then; a single item is written as itself.
+        """
         bare = ", ".join(flat(item) or "" for item in items)
         if len(items) == 1:
             self.say(prefix, items[0], suffix)
@@ -160,6 +162,7 @@ class Code:
         inner = self.within(prefix + call.head + call.brackets[0])
         items = [_flat_item(item) for item in call.items]
         together = None if None in items else ", ".join(filter(None, items))
+        # Before a tuple stands nothing, or a space: its items go one a line.
         is_call = call.brackets == "()" and (prefix + call.head)[-1:] not in ("", " ")
         if together is not None and is_call and inner.fits(together):
             inner.line(together)

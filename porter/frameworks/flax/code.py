@@ -77,8 +77,9 @@ _OF_MODULES = "eval iter_children iter_modules perturb program set_attributes so
 
 
 def _function_call(function: str, inputs: Sequence[Expression]) -> Expression:
-    """Return the expression of a function of FUNCTIONS applied to values: `jnp.concatenate([a, b], axis=-1)`,
-    or `a + b`.
+    """Return the expression of a function of FUNCTIONS applied to values: `jnp.concatenate([a, b], axis=-1)`;
+    values with an operator between them, `a + b`; or calls of two within each other,
+    `jnp.maximum(jnp.maximum(a, b), c)`.
     """
     if function == "concat":
         return Bracketed(
@@ -94,8 +95,8 @@ def _function_call(function: str, inputs: Sequence[Expression]) -> Expression:
 def _layer_call(
     kind: str, texts: Mapping[str, Expression], before: Sequence[Expression], name: str | None = None
 ) -> Bracketed:
-    """Return a call of `name`, or else of `kind`, with the arguments that are not at their defaults. Those in
-    _POSITIONAL come first and without a keyword.
+    """Return a call of `name`, or else of `kind`, with `before` in front and the arguments that are not at
+    their defaults. Those in _POSITIONAL come first and without a keyword.
     """
     defaults = {slot: literal(value) for slot, value in _DEFAULTS.get(kind, {}).items()}
     first = (
@@ -120,8 +121,8 @@ def _constructor_call(kind: str, texts: Mapping[str, Expression], name: str | No
 
 
 def _chain_call(items: tuple[Item, ...], row: bool) -> Bracketed:
-    """Return the expression of layers one after the other: a Sequential, or `Layers` where they have
-    names.
+    """Return the expression of layers one after the other: a Sequential for a `row`, whose layers have no
+    names, otherwise `Layers`. Many equal layers of a row become `*(layer for _ in range(n))`.
     """
     texts = {flat(item.value) for item in items}
     if row and len(texts) == 1 and len(items) > _SHORTEST:
@@ -179,6 +180,7 @@ def model_source(plan: Plan) -> str:
     body = model_classes(tree, plan.lowered, steps, LANGUAGE, size_checks(plan, {INPUT: "x", **tree.further}))
     own = needed_definitions(body, _OWN_LAYERS)
     norms = named_norms(tree, LANGUAGE)
+    # Dropouts draw random numbers, which the loader has to make.
     draws = any(step.layer.kind == "nnx.Dropout" for step in steps)
     text = "\n\n\n".join(
         filter(None, (norms, own, body, _LOADER.format(**(_DRAWING if draws else _LASTING))))
@@ -189,6 +191,7 @@ def model_source(plan: Plan) -> str:
         "from typing import Any\n" if re.search(r"\bAny\b", own) else ""
     )
     uses_jax = draws or re.search(r"\bjax\.", own + body) is not None
+    # times True or False: an import is there if the text needs it
     imports = "import jax\n" * uses_jax + "import jax.numpy as jnp\n" * ("jnp." in own + body)
     head = docstring(plan, tree, "N x H x W x {channels}")
     imports += "from flax import nnx\nfrom safetensors.flax import load_file\n"

@@ -24,7 +24,9 @@ ENGINE: PortEngine = engine
 
 
 def code_files(plan: Plan, layers: LayerNames) -> dict[str, bytes]:
-    """Return `model.py` as porter writes it today; see porter.frameworks.flax.code."""
+    """Return `model.py` by its name, as porter writes it today; see porter.frameworks.flax.code. `layers` is
+    unused.
+    """
     from porter.frameworks.code.code_ports import SOURCE_FILE
     from porter.frameworks.flax.code import model_source
 
@@ -39,14 +41,16 @@ def write(
     dtype: Dtype,
     about: Mapping[str, str],
 ) -> dict[str, str]:
-    """Writes `model.safetensors` and `model.py`; see porter.frameworks.code.code_ports."""
+    """Write `model.safetensors` and `model.py`, and return the sha256 of each by its name; see
+    porter.frameworks.code.code_ports. `layers` and `about` are unused: every destination takes them.
+    """
     from porter.frameworks.flax.state import PORTS
 
     return PORTS.write(folder, plan, tensors, dtype)
 
 
 def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
-    """Return the canonical tensors of a port that `write` wrote."""
+    """Return the canonical tensors of a port that `write` wrote, by path and role. `layers` is unused."""
     from porter.frameworks.flax.state import PORTS
 
     return PORTS.read(folder, plan)

@@ -26,7 +26,9 @@ def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str
 
 
 def port_keys(plan: Plan, layers: LayerNames) -> dict[tuple[str, str], tuple[str, ...]]:
-    """See porter.frameworks.dialects.PortDialect.port_keys."""
+    """Return the names by path and role of a port's variables: their paths in the module, joined by slashes
+    or by dots. See porter.frameworks.dialects.PortDialect.port_keys. `layers` is unused.
+    """
     from porter.frameworks.flax.state import PORTS  # few files have these names
 
     keys = {path: "/".join(map(str, place)) for path, place in PORTS.places(plan).items()}

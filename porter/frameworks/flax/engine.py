@@ -24,7 +24,9 @@ RUNNER = "JAX"
 
 
 def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device: str = "cpu") -> Any:
-    """Build the plan as an nnx.Module in eval mode; see porter.frameworks.flax.graph_module."""
+    """Build the plan as an nnx.Module in eval mode, with canonical `tensors`, in `dtype`, and return it; see
+    porter.frameworks.flax.graph_module. `layers` is unused: every engine takes it.
+    """
     for package in ("jax", "flax"):
         expect_installed(package, install("flax"))
     from porter.frameworks.flax.graph_module import build_model
@@ -33,7 +35,10 @@ def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device
 
 
 def run(model: Any, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT) -> dict[str, Array]:
-    """Return the values at `taps` for a batch N×C×H×W; see porter.frameworks.flax.graph_module."""
+    """Run the module on a batch N×C×H×W and return the values at `taps`, paths of nodes, by path; maps are
+    N×C×H×W. By path, `cut` has arrays that are read in place of values. See
+    porter.frameworks.flax.graph_module.
+    """
     from porter.frameworks.flax.graph_module import run_model
 
     return run_model(model, batch, taps, cut)
@@ -42,12 +47,16 @@ def run(model: Any, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT)
 def run_reference(
     model: Any, batch: Array, taps: Mapping[str, str], cut: NamedArrays = UNCUT
 ) -> dict[str, Array]:
-    """Run as `run` does: porter knows no other implementation in Flax than its own."""
+    """Return the values at the paths that `taps` has, as `run` does. The layers' names in `taps` are unused:
+    porter knows no other implementation in Flax than its own.
+    """
     return run(model, batch, list(taps), cut)
 
 
 def classifier(model: Any, protocol: Preprocess, device: str, how: Run, tap: str | None = None) -> Classifier:
-    """Return a module as evaluations run it; see porter.frameworks.flax.evaluate."""
+    """Return a classifier of photos that runs a module where its variables are; its logits are the value at
+    the path `tap`, or else the output. `device` is unused. See porter.frameworks.flax.evaluate.
+    """
     from porter.frameworks.flax.evaluate import make_classifier
 
     return make_classifier(model, protocol, how, tap)

@@ -17,7 +17,8 @@ from porter.frameworks.images import make_cpu_classifier
 
 
 def make_classifier(model: GraphModule, protocol: Preprocess, how: Run, tap: str | None) -> Classifier:
-    """See porter.frameworks.Engine.classifier. The module is compiled for each shape of a batch.
+    """Return a classifier of photos whose logits are the value at the path `tap`, or else the output; see
+    porter.frameworks.Engine.classifier. The module is compiled for each shape of a batch.
 
     Raises:
         UsageError: JAX has no such run.

@@ -57,7 +57,8 @@ class Computation:
         compiled: bool = False,
         cut: Mapping[str, Any] = UNCUT,
     ) -> dict[str, Any]:
-        """Compute values; see porter.frameworks.code.step_values.
+        """Compute the values at `paths` with the layers of `model`, and return them by path. By path, `cut`
+        has what is read in place of a value. See porter.frameworks.code.step_values.
 
         Args:
             compiled: each layer is compiled for itself, equal ones once: for one batch that takes the least
@@ -115,6 +116,7 @@ def build_model(plan: Plan, tensors: Tensors, dtype: Dtype, device: str) -> Grap
         def draw_random_state() -> Any:
             return nnx.state(make_module(), nnx.RngState)
 
+        # Shapes only: no memory is taken for variables that are replaced.
         split: Any = nnx.split(nnx.eval_shape(make_module), nnx.Not(nnx.RngState), ...)
         graph, state, random_state = split
         if any(isinstance(node.op, Dropout) for node in plan.lowered.nodes):
@@ -200,13 +202,17 @@ def _layer_at(model: Any, place: ModulePlace) -> Any:
 
 
 def _set_layer(root: nnx.Module, place: ModulePlace, layer: nnx.Module) -> None:
-    """Set a layer at its place, and make the rows and modules on the way that are missing."""
+    """Set a layer at its place in `root`. The modules and rows on the way to it are made where they are
+    missing: a name is an attribute of a module, a number an index of a row.
+    """
     parent: Any = root
+    # `next_name` is a number if a row stands here, and None for the layer itself.
     for name, next_name in zip(place, (*place[1:], None), strict=True):
         child = layer
         if next_name is not None:
             child = nnx.List() if isinstance(next_name, int) else nnx.Module()
         if isinstance(name, int):
+            # Layers come in their order, so what a row lacks is its next item.
             if name == len(parent):
                 parent.append(child)
             parent = parent[name]

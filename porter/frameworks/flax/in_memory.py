@@ -39,7 +39,7 @@ _USUAL_SIZE = (224, 224)
 
 def save(model: nnx.Module, folder: Path, example: Sequence[Any], size: Size | None) -> Saved:
     """Save what JAX traces of the module as an ONNX model, for any number of images, rows and columns where
-    the module allows it.
+    the module allows it; see porter.frameworks.in_memory.ModelsInMemory.save.
     """
     expect_installed("onnx", install("onnx"))
     name = type(model.to_nnx__module if isinstance(model, nnx.bridge.ToNNX) else model).__name__
@@ -64,6 +64,7 @@ def save(model: nnx.Module, folder: Path, example: Sequence[Any], size: Size | N
             next_step = "give its arrays no type of their own, so that they have the type of the images"
             raise UsageError(reason, where=name, next=next_step) from None
         path.write_bytes(model_proto.SerializeToString())
+        # Written twice: only the file, as porter reads it, says which outputs are maps.
         maps = _maps_among_outputs(traced, path)
         with jax.enable_x64(True):
             model_proto, calls = to_model(traced, maps)
@@ -97,7 +98,9 @@ def _maps_among_outputs(traced: Traced, path: Path) -> frozenset[int]:
 
 
 def _is_transposed_map(graph: FileGraph, node: FileNode | None) -> bool:
-    """Say whether an output is a map that was only transposed to have its channels last."""
+    """Say whether the output `node` of a file's graph is a map that was only transposed to have its channels
+    last. `node` is None for an output that no node gives.
+    """
     if node is None or not isinstance(node.op, Rearrange) or node.op.map:
         return False
     shape = graph.shapes.get(node.inputs[0], ())
@@ -116,6 +119,7 @@ def _variables_by_linen_name(model: nnx.Module) -> dict[str, Array]:
 def _trace_at_sizes(model: nnx.Module, shapes: _Shapes, is_open: bool) -> Traced:
     """Trace a module for any number of images; if it is open, for any rows and columns too."""
     names, (_, rows, columns, _) = input_names(model, len(shapes)), shapes[0]
+    # The number of images, rows and columns of each trace.
     sizes = [(2, rows, columns), (3, rows, columns)]
     if is_open:
         # In each axis even and odd ones, also behind strides; the last are far apart, so that no two open
@@ -123,6 +127,7 @@ def _trace_at_sizes(model: nnx.Module, shapes: _Shapes, is_open: bool) -> Traced
         sizes = [sizes[0], (3, rows + 1, columns + 3), (5, 2 * rows + 3, 2 * columns + 99)]
     shapes_of_traces = [
         {
+            # An image with all sizes of the trace; any other input with the number of images only.
             name: (*(each if is_open and len(shape) == 4 else (each[0], *shape[1:3])), *shape[3:])
             for name, shape in zip(names, shapes, strict=True)
         }
@@ -138,6 +143,7 @@ def expect_ready(model: nnx.Module, name: str) -> None:
         UsageError: with the way round.
     """
     for path, module in nnx.iter_modules(model):
+        # A dropout with a rate of 0 does nothing in training either.
         if _is_training(module) and _is_of_flax(module) and _dropout_rate(module) != 0:
             where = f"'{'.'.join(map(str, path))}' of it" if path else "it"
             next_step = "call model.eval() first: norms and dropouts compute something else in training"

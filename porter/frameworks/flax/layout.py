@@ -66,7 +66,9 @@ def stored(graph: Graph, node: Node, role: str, array: Array) -> Array:
 
 
 def canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
-    """Return a variable's array in the canonical axis order: the inverse of `stored`."""
+    """Return a variable's array in the canonical axis order, a view where possible: the inverse of `stored`.
+    An array of a map that lacks an axis comes back as it is, and whoever reads it refuses its shape.
+    """
     if array.ndim == 4 and role == "kernel":
         return array.transpose(3, 2, 0, 1)
     if role == "kernel":

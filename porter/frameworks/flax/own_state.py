@@ -23,11 +23,12 @@ nnx.update(model, state)"""
 
 
 def variables(model: nnx.Module) -> dict[str, Array]:
+    """Return a copy of each variable, by its path joined by dots, but for the keys of random numbers."""
     return {name: np.array(variable.get_value()) for name, variable in _by_name(nnx.state(model)).items()}
 
 
 def _by_name(state: Any) -> dict[str, Any]:
-    """The variables of a state by their paths, without the keys of random numbers."""
+    """Return the variables of a state by their paths, without the keys of random numbers."""
     return {
         ".".join(map(str, path)): variable
         for path, variable in nnx.to_flat_state(state)
@@ -36,6 +37,7 @@ def _by_name(state: Any) -> dict[str, Any]:
 
 
 def put(model: nnx.Module, arrays: Mapping[str, Array]) -> None:
+    """Give variables of these names other numbers, in their own types."""
     state = nnx.state(model)
     known = _by_name(state)
     for name, array in arrays.items():

@@ -52,7 +52,10 @@ class _Prepared:
 def prepare(
     make: Callable[[], Any], image: Array, checkpoint: Checkpoint | None, stored: Dtype, dtype: Dtype
 ) -> tuple[_Prepared, str]:
-    """See porter.frameworks.reference_models.GivenModels.prepare."""
+    """Make a module by `make`, in inference mode, with its weights rounded to `stored`, and return it, to be
+    run in `dtype`, with a few words on its weights. `image` and `checkpoint` are unused: the module keeps the
+    weights that its code gives it. See porter.frameworks.reference_models.GivenModels.prepare.
+    """
     import jax
     from flax import nnx
 
@@ -75,9 +78,10 @@ def show(
     layers: Mapping[str, Sequence[str]],
     arrays: Collection[str | int],
 ) -> Shown:
-    """See porter.frameworks.reference_models.GivenModels.show. The module is traced at the size of the batch,
-    and each of its operations is computed in the type that it was prepared for. In float32 the outputs are
-    those of the module itself, so that a mistake of the trace, which the port shares, is seen.
+    """Run a prepared module and return its outputs and the values of `layers` by path; see
+    porter.frameworks.reference_models.GivenModels.show. The module is traced at the size of the batch, and
+    each of its operations is computed in the type that it was prepared for. In float32 the outputs are those
+    of the module itself, so that a mistake of the trace, which the port shares, is seen.
     """
     inputs = [each.transpose(0, 2, 3, 1) if each.ndim == 4 else each for each in batches]
     key = (tuple(each.shape for each in inputs), frozenset(layers))
@@ -104,6 +108,7 @@ def _compile(model: _Prepared, inputs: Sequence[Array], layers: Mapping[str, Seq
 
     names = input_names(model.module, len(inputs))
     traced = trace(model.module, dict(zip(names, (each.shape for each in inputs), strict=True)))
+    # Only the first name of a layer counts: NAME, or NAME@last for a map with its channels last.
     parts = {path: name.partition("@") for path, (name, *_) in layers.items()}
     shown_values = {
         path: (name, bool(last)) for path, (name, last, _) in parts.items() if name in traced.shapes

@@ -67,8 +67,8 @@ def _norm(kind: str, size: str = "num_features") -> Callable[[Any, Shape], Layer
 
 
 def _transposed(op: ops.ConvTranspose, shape: Shape) -> Layer:
-    """Spell a transposed convolution. Its pads are those of the convolution over the map whose cells are a
-    stride apart.
+    """Spell a transposed convolution, of groups by a layer of layers.py. Its pads are those of a convolution
+    over the map whose cells are a stride apart: the reach of the kernel less the cells that the op cuts off.
     """
     top, bottom, left, right = (
         op.window.extent(index // 2) - 1 - cells for index, cells in enumerate(op.cut)
@@ -144,6 +144,7 @@ def _conv(op: ops.Conv, channels: int, realisation: Realisation) -> Layer:
     }
     steps: dict[str, PlainValue] = {
         "strides": one(window.stride),
+        # Flax's default, which model.py need not state.
         "padding": "SAME" if window.kernel == (1, 1) and native.rule == "valid" else _padding(native),
     }
     inner: dict[str, PlainValue] = {
@@ -163,8 +164,8 @@ def _max_pool(op: ops.MaxPool, channels: int, realisation: Realisation) -> Layer
 
 
 def _avg_pool(op: ops.AvgPool, channels: int, realisation: Realisation) -> Layer:
-    """Spell an average pool. Raise PaddingError for pads in front of a pool that counts them, unless they are
-    fixed numbers.
+    """Spell an average pool: Flax's own, or where only some pads count (`realisation.counted`) the one of
+    layers.py. Raise PaddingError where such pads follow a rule instead of being numbers.
     """
     window, front = _window(op.window, realisation.native), realisation.front
     if realisation.counted is None:
@@ -197,6 +198,7 @@ def _padding(native: Convention) -> PlainValue:
 
 
 def _cells(window: Window) -> dict[str, PlainValue]:
+    """Return the arguments of `same_pad` that say a window."""
     return {"window_shape": window.kernel, "strides": window.stride, "dilation": window.dilation}
 
 

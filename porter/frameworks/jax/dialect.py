@@ -57,6 +57,7 @@ def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
                 f"expected a {role} of heads of shape {stored}, got {array.shape}", where=node.path
             )
         units = node.op.tensors(channels_of(graph)[node.source])["kernel"][0]
+        # Heads and channels are one axis, of the units before an attention, of the features after it.
         return array.reshape(-1) if role == "bias" else array.reshape(-1, units).T
     return keras.to_canonical(graph, node, role, array)
 

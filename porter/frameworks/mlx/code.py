@@ -80,8 +80,9 @@ _OF_MODULES = (
 
 
 def _function_call(function: str, inputs: Sequence[Expression]) -> Expression:
-    """Return the expression of a function of FUNCTIONS applied to values: `mx.concatenate([a, b], axis=-1)`,
-    or `a + b`.
+    """Return the expression of a function of FUNCTIONS applied to values: `mx.concatenate([a, b], axis=-1)`;
+    values with an operator between them, `a + b`; or calls of two within each other,
+    `mx.maximum(mx.maximum(a, b), c)`.
     """
     if function == "concat":
         return Bracketed(
@@ -115,8 +116,8 @@ def _stated_arguments(
 
 
 def _constructor_call(kind: str, texts: Mapping[str, Expression], name: str | None) -> Expression:
-    """Return the expression that makes a layer: a module, a `partial` of a function with its arguments, or
-    the function's name.
+    """Return the expression that makes a layer: for a module the call of its class, or of `name` where it is
+    given; for a function a `partial` with its arguments, or its bare name if all are at their defaults.
     """
     if kind in MODULES:
         return _layer_call(kind, texts, (), name)
@@ -125,8 +126,8 @@ def _constructor_call(kind: str, texts: Mapping[str, Expression], name: str | No
 
 
 def _chain_call(items: tuple[Item, ...], row: bool) -> Bracketed:
-    """Return the expression of layers one after the other: a Sequential, or `Layers` where they have
-    names.
+    """Return the expression of layers one after the other: a Sequential for a `row`, whose layers have no
+    names, otherwise `Layers`. Many equal layers of a row become `*(layer for _ in range(n))`.
     """
     texts = {flat(item.value) for item in items}
     if row and len(texts) == 1 and len(items) > _SHORTEST:
@@ -182,6 +183,7 @@ def model_source(plan: Plan) -> str:
     steps = SPELLINGS.steps(plan)
     tree = make_tree(plan.lowered, steps, LANGUAGE)
     body = model_classes(tree, plan.lowered, steps, LANGUAGE, size_checks(plan, {INPUT: "x", **tree.further}))
+    # copies of the layers of layers.py that the classes call
     own = needed_definitions(body, _OWN_LAYERS)
     norms = named_norms(tree, LANGUAGE)
     text = "\n\n\n".join(filter(None, (norms, own, body, _LOADER)))
@@ -190,6 +192,7 @@ def model_source(plan: Plan) -> str:
     standard += "from pathlib import Path\n" + (
         "from typing import Any\n" if re.search(r"\bAny\b", own) else ""
     )
+    # times True or False: the import is there if the text needs it
     imports = "import mlx.core as mx\n" * ("mx." in own + body) + "import mlx.nn as nn\n"
     head = docstring(plan, tree, "N x H x W x {channels}")
     return "\n".join((head, "", standard + "\n" + imports, *(() if norms else ("",)), text)) + "\n"

@@ -27,8 +27,8 @@ ENGINE: PortEngine = engine
 
 
 def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
-    """Return the numbers with which the tensors are filled that the norms of MLX have and the source lacks,
-    by the paths of these tensors.
+    """Return the numbers that fill variables which the norms of MLX have and the source lacks, by the paths
+    of these variables: 1 for a scale, 0 for an offset.
     """
     from porter.frameworks.code.code_ports import FILLS
 
@@ -54,7 +54,9 @@ def refusals(plan: Plan) -> list[PorterError]:
 
 
 def code_files(plan: Plan, layers: LayerNames) -> dict[str, bytes]:
-    """Return `model.py` as porter writes it today; see porter.frameworks.mlx.code."""
+    """Return `model.py` by its name, as porter writes it today; see porter.frameworks.mlx.code. `layers` is
+    unused.
+    """
     from porter.frameworks.code.code_ports import SOURCE_FILE
     from porter.frameworks.mlx.code import model_source
 
@@ -69,7 +71,8 @@ def write(
     dtype: Dtype,
     about: Mapping[str, str],
 ) -> dict[str, str]:
-    """Write `model.safetensors` and `model.py`; see porter.frameworks.code.code_ports.
+    """Write `model.safetensors` and `model.py`, and return the sha256 of each by its name; see
+    porter.frameworks.code.code_ports. `layers` and `about` are unused: every destination takes them.
 
     Raises:
         UsageError: MLX does not compute in this type.
@@ -83,7 +86,7 @@ def write(
 
 
 def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
-    """Return the canonical tensors of a port that `write` wrote."""
+    """Return the canonical tensors of a port that `write` wrote, by path and role. `layers` is unused."""
     from porter.frameworks.mlx.state import PORTS
 
     return PORTS.read(folder, plan)

@@ -24,7 +24,9 @@ RUNNER = "MLX"
 
 
 def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device: str = "cpu") -> Any:
-    """Build the plan as a module in inference mode; see porter.frameworks.mlx.graph_module."""
+    """Build the plan as a module in inference mode, with canonical `tensors`, in `dtype`, and return it; see
+    porter.frameworks.mlx.graph_module. `layers` is unused: every engine takes it.
+    """
     expect_installed("mlx", install("mlx"))
     from porter.frameworks.mlx.graph_module import build_model
 
@@ -32,7 +34,10 @@ def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device
 
 
 def run(model: Any, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT) -> dict[str, Array]:
-    """Return the values at `taps` for a batch N×C×H×W; see porter.frameworks.mlx.graph_module."""
+    """Run the module on a batch N×C×H×W and return the values at `taps`, paths of nodes, by path; maps are
+    N×C×H×W. By path, `cut` has arrays that are read in place of values. See
+    porter.frameworks.mlx.graph_module.
+    """
     from porter.frameworks.mlx.graph_module import run_model
 
     return run_model(model, batch, taps, cut)
@@ -41,12 +46,15 @@ def run(model: Any, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT)
 def run_reference(
     model: Any, batch: Array, taps: Mapping[str, str], cut: NamedArrays = UNCUT
 ) -> dict[str, Array]:
-    """Run as `run` does: porter knows no other implementation in MLX than its own."""
+    """Return the values at the paths that `taps` has, as `run` does. The layers' names in `taps` are unused:
+    porter knows no other implementation in MLX than its own, whose values have paths.
+    """
     return run(model, batch, list(taps), cut)
 
 
 def classifier(model: Any, protocol: Preprocess, device: str, how: Run, tap: str | None = None) -> Classifier:
-    """Return a module as evaluations run it.
+    """Return a classifier of photos that runs a module on the CPU; see porter.frameworks.Engine. The logits
+    are the value at the path `tap`, or else the output's. `device` is unused.
 
     Raises:
         UsageError: MLX has no such run.

@@ -25,7 +25,7 @@ def _pair(value: Pair) -> tuple[int, int]:
 
 
 def _run_by_numpy(function: Callable[..., Numbers]) -> Callable[..., mx.array]:
-    """Return an operation of MLX's arrays that numpy computes, in float64."""
+    """Return `function`, which takes and gives numpy arrays, as an operation on arrays of MLX in float64."""
 
     def run(*arrays: Any, **settings: Any) -> mx.array:
         operands = (np.asarray(each) if isinstance(each, mx.array) else each for each in arrays)
@@ -57,6 +57,7 @@ def _transposed(
     """Compute a transposed convolution of an image with the channels last."""
     rows, columns = _pair(padding)
     grid = Grid(_pair(stride), _pair(dilation), (rows, rows, columns, columns))
+    # Filters x rows x columns x channels of a group become channels x filters of a group x rows x columns.
     parts = weight.reshape(groups, -1, *weight.shape[1:])
     kernel = parts.transpose(0, 4, 1, 2, 3).reshape(-1, parts.shape[1], *weight.shape[1:3])
     result = windows.conv_transpose(
@@ -82,6 +83,7 @@ def _logsumexp(x: Numbers, axis: int, keepdims: bool = False) -> Numbers:
 
 
 def _layer_norm(x: mx.array, weight: mx.array | None, bias: mx.array | None, eps: float) -> mx.array:
+    """Compute a layer norm over the last axis, by root mean squares of the numbers less their mean."""
     return _scaled(x - mx.mean(x, axis=-1, keepdims=True), weight, bias, eps)
 
 
@@ -110,7 +112,9 @@ _OF_FAST: dict[str, Callable[..., mx.array]] = {"layer_norm": _layer_norm, "rms_
 
 @contextmanager
 def exact_operations() -> Iterator[None]:
-    """Have the layers of MLX compute in float64 here."""
+    """Replace functions of mlx.core and mlx.core.fast by ones that compute in float64, until the block ends,
+    so that MLX's layers call them.
+    """
     replaced = [
         (module, name, getattr(module, name), own)
         for module, others in ((mx, _OF_CORE), (mx.fast, _OF_FAST))

@@ -38,7 +38,12 @@ _BINARY_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 
 
 class Program:
-    """What a GraphModule computes from its layers."""
+    """The steps of a plan, by which a GraphModule computes values with its layers.
+
+    Attributes:
+        places: where the layer of each node stands in the module, by the node's path.
+        functions: those of the steps whose layers are no modules, by the step's path.
+    """
 
     def __init__(self, plan: Plan, dtype: Dtype, device: Any) -> None:
         self.plan, self.dtype, self.device = plan, dtype, device
@@ -56,7 +61,8 @@ class Program:
         cut: Mapping[str, mx.array] = MappingProxyType({}),
         at_once: bool = False,
     ) -> dict[str, mx.array]:
-        """Compute values; see porter.frameworks.code.step_values.
+        """Compute the values at `paths` with the layers of `model`, and return them by path. By path, `cut`
+        has what is read in place of a value. See porter.frameworks.code.step_values.
 
         Args:
             at_once: each value is computed at once, so that none is held longer than others read it.
@@ -160,6 +166,7 @@ def _uncompiled() -> Iterator[None]:
     try:
         yield
     finally:
+        # Where the user has it off, it stays off.
         if "MLX_DISABLE_COMPILE" not in os.environ:
             mx.enable_compile()
 
@@ -187,17 +194,22 @@ def _find_device(device: str) -> Any:
 
 
 def _layer_at(model: Any, place: ModulePlace) -> Any:
+    """Return what stands at a place in a module, by its names one after the other."""
     return reduce(lambda found, name: found[name], place, model)
 
 
 def _set_layer(root: nn.Module, place: ModulePlace, layer: nn.Module) -> None:
-    """Set a layer at its place, in rows and modules that are made on the way."""
+    """Set a layer at its place in `root`. The modules and rows on the way to it are made where they are
+    missing: a name is an attribute of a module, a number an index of a row, which is a list.
+    """
     around: Any = root
+    # `below` is the name of what stands in it: a number if it is a row, None for the layer itself.
     for name, below in zip(place, (*place[1:], None), strict=True):
         new: Any = layer
         if below is not None:
             new = [] if isinstance(below, int) else nn.Module()
         if isinstance(name, int):
+            # Layers come in their order, so what a row lacks is its next item.
             if name == len(around):
                 around.append(new)
         elif name not in around:

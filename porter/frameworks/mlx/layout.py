@@ -75,7 +75,9 @@ def stored(graph: Graph, node: Node, role: str, array: Array) -> Array:
 
 
 def canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
-    """Return a variable's array in the canonical axis order: the inverse of `stored`."""
+    """Return a variable's array in the canonical axis order, a view where possible: the inverse of `stored`.
+    Where an array has too few axes, it comes back as it is, and whoever reads it refuses its shape.
+    """
     if array.ndim == 4 and role == "kernel":
         if isinstance(node.op, ops.ConvTranspose):
             groups = node.op.groups
@@ -86,4 +88,7 @@ def canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
 
 
 def _is_of_map(graph: Graph, node: Node, role: str) -> bool:
+    """Say whether a tensor is the array of an op that adds to maps or scales them, so that its axes are those
+    of a map.
+    """
     return role == "value" and is_map(graph.open_shapes[node.source])

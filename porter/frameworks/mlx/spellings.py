@@ -55,8 +55,11 @@ def _norm(kind: str, size: str = "dims") -> Callable[[Any, Shape], Layer]:
         if isinstance(op, ops.RmsNorm):
             return Layer(kind, own)
         own |= {"momentum": op.momentum} if isinstance(op, ops.BatchNorm) else {}
+        # MLX has a scale wherever it has an offset; see porter.frameworks.mlx.layout.variables.
         affine: dict[str, PlainValue] = {"affine": op.scale or op.center}
         if isinstance(op, ops.LayerNorm):
+            # A layer norm alone may have a scale without an offset; without a scale `affine` is off, or an
+            # offset stands beside it.
             affine |= {"bias": op.center or not op.scale}
         # Its own way takes every n-th channel as a group.
         affine |= {"pytorch_compatible": True} if isinstance(op, ops.GroupNorm) else {}
@@ -72,6 +75,7 @@ def _transposed(op: ops.ConvTranspose, shape: Shape) -> Layer:
     """
     window, (top, bottom, left, right) = op.window, op.cut
     padding, added = (top, left), (top - bottom, left - right)
+    # `output_padding` may be as large as the stride or the dilation less 1.
     limits = map(max, window.stride, window.dilation)
     native = (
         op.groups == 1
@@ -135,14 +139,18 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
 
 
 def _conv(op: ops.Conv, channels: int, realisation: Realisation) -> Layer:
-    """Spell a convolution with MLX's own padding."""
+    """Spell a convolution with its native pads: MLX pads both ends of an axis alike, by `padding`. Other pads
+    are a layer in front of it. `channels` is the number that it reads.
+    """
     ends: dict[str, PlainValue] = {"in_channels": channels, "out_channels": op.filters}
     own = {**ends, **_sizes(op.window), **_padding(realisation), "dilation": one(op.window.dilation)}
     return Layer("nn.Conv2d", {**own, "groups": op.groups, "bias": op.bias})
 
 
 def _max_pool(op: ops.MaxPool, channels: int, realisation: Realisation) -> Layer:
-    """Spell a max pool: MLX's own, or the one of layers.py where it is dilated."""
+    """Spell a max pool: MLX's own, or the one of layers.py where it is dilated. `channels` is unused; all
+    windowed spellings have these parameters.
+    """
     own = {**_sizes(op.window), **_padding(realisation)}
     if op.window.dilation == (1, 1):
         return Layer("nn.MaxPool2d", own)
@@ -150,7 +158,10 @@ def _max_pool(op: ops.MaxPool, channels: int, realisation: Realisation) -> Layer
 
 
 def _avg_pool(op: ops.AvgPool, channels: int, realisation: Realisation) -> Layer:
-    """Spell an average pool: MLX's own, or one of layers.py where it does not count all pads."""
+    """Spell an average pool: MLX's own, which counts all pads as cells, or where only some of them count
+    (`realisation.counted`) one of layers.py: by a rule SAME, or by pads in numbers. `channels` is unused; all
+    windowed spellings have these parameters.
+    """
     front, own = realisation.front, _sizes(op.window)
     if realisation.counted is None:
         return Layer("nn.AvgPool2d", {**own, **_padding(realisation)})
@@ -165,6 +176,9 @@ def _sizes(window: Window) -> dict[str, PlainValue]:
 
 
 def _padding(realisation: Realisation) -> dict[str, PlainValue]:
+    """Return the argument `padding` from the native pads, which are alike on both sides: top is bottom, left
+    is right.
+    """
     top, _, left, _ = realisation.native.pads
     return {"padding": one((top, left))}
 

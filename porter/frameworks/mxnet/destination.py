@@ -48,10 +48,14 @@ class MXNet(NetDestination[SymbolMaker]):
         return rows.program(f"{image}\n{text}".encode())
 
     def text_parts(self, text: str) -> list[tuple[str, object]]:
+        """Return the symbol's nodes by name, and its `heads`, the nodes that are outputs."""
         symbol = json.loads(text)
         return [*((node["name"], node) for node in symbol["nodes"]), ("heads", symbol["heads"])]
 
     def encode_arrays(self, net: SymbolMaker, arrays: NamedArrays) -> Iterable[bytes | memoryview]:
+        """Return the .params file of a symbol: states, which training updates, are `aux:NAME`, all other
+        arrays `arg:NAME`.
+        """
         return write_arrays(
             {f"{'aux' if name in net.states else 'arg'}:{name}": array for name, array in arrays.items()}
         )

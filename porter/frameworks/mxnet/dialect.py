@@ -48,14 +48,16 @@ def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str
 
 
 def numbered_layers(layers: Collection[str], tensors: Collection[str]) -> Mapping[str, str]:
-    """Return the layers' names in the file, with the prefix that most of its names have: `resnetv10_`, in a
-    second network `resnetv11_`.
+    """Return the layers' names in the file, with the prefix of the network that most of its names have:
+    `resnetv10_`, in a second network `resnetv11_`; empty where most have none.
     """
     known = set(layers)
     counts = Counter[str]()
     for tensor in tensors:
         network_prefix = _NETWORK_PREFIX.match(tensor)
         for prefix in ("", network_prefix[0]) if network_prefix else ("",):
+            # A tensor speaks for a prefix, or for none, if what is left is a known layer and the tensor's
+            # role.
             counts[prefix] += tensor.removeprefix(prefix).rpartition("_")[0].removesuffix("_running") in known
     prefix = max(counts, key=lambda prefix: counts[prefix], default="")
     return {layer: f"{prefix}{layer}" for layer in layers} if prefix else {}

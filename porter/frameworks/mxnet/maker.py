@@ -45,9 +45,13 @@ class SymbolMaker(Maker):
         self.add("null", self.values[path])
 
     def text(self, size: Size = ANY, about: Mapping[str, str] | None = None) -> str:
-        """Write the symbol; see Maker. It states the one size that it takes."""
+        """Write the symbol as JSON, with facts as its attributes; see Maker. It states the one size that it
+        takes, so `size` is unused.
+        """
         variables = [index for index, node in enumerate(self.nodes) if node["op"] == "null"]
         facts = {name: ["str", fact] for name, fact in (about or {}).items()}
+        # The format's other tables: which nodes are variables, and where each node's outputs begin: each has
+        # one.
         further: dict[str, Any] = {"arg_nodes": variables, "node_row_ptr": [*range(len(self.nodes) + 1)]}
         further |= {"heads": [[self.node_index(path), 0, 0] for path in self.graph.outputs]}
         further |= {"attrs": {"mxnet_version": ["int", _VERSION], **facts}}
@@ -59,6 +63,7 @@ class SymbolMaker(Maker):
         """Add a node and return its name, which is its value's. A path in `inputs` stands for the value of
         that path.
         """
+        # An entry is a node, which of its outputs, and a version.
         sources = [[self.node_index(source), 0, 0] for source in inputs]
         words = {key: _attribute_text(value) for key, value in attributes.items()}
         self._index_of_node[name] = len(self.nodes)
@@ -104,8 +109,11 @@ class SymbolMaker(Maker):
         return (1, self.channels(path), *((1, 1) if is_map(self.shapes[path]) else ()))
 
     def add_crop(self, name: str, source: str, pads: Pads) -> str:
-        """Cut so many rows and columns off a map at its top, bottom, left and right."""
+        """Cut so many rows and columns off a map at its top, bottom, left and right, and return the name of
+        the result: of `source` where nothing is cut.
+        """
         for axis, (before, after) in ((2, pads[:2]), (3, pads[2:])):
+            # The last cut gives the value, so it has the name.
             last = axis == 3 or not any(pads[2:])
             if before or after:
                 step_name = name if last else self.name(f"{name}_rows")
@@ -115,10 +123,15 @@ class SymbolMaker(Maker):
         return source
 
     def add_pad(self, name: str, source: str, pads: Pads, fill: float = 0.0, mode: str = "constant") -> str:
+        """Add a Pad of a map at its top, bottom, left and right, with `fill` or by another mode, and return
+        the name of its value.
+        """
         return self.add("Pad", name, source, mode=mode, pad_width=(0, 0, 0, 0, *pads), constant_value=fill)
 
     def add_pad_or_crop(self, name: str, source: str, pads: Pads) -> str:
-        """Add pads of zeros to a map, or cut off as many cells where they are negative."""
+        """Add pads of zeros to a map, or cut off as many cells where they are negative, and return the name
+        of the result: of `source` where all are 0.
+        """
         top, bottom, left, right = (max(-pad, 0) for pad in pads)
         pads_added, cells_cut = tuple(max(pad, 0) for pad in pads), (top, bottom, left, right)
         if any(cells_cut):
@@ -135,6 +148,7 @@ class SymbolMaker(Maker):
         """Add sums over channels, as those of a convolution of one cell; the kernel is filters x channels of
         a group.
         """
+        # A value that is no path, such as a crop, is a map.
         if not is_map(self.shapes.get(source, (0, 0, 0))):
             weight = self.add_variable(f"{name}_weight", kernel)
             return self.add("FullyConnected", name, source, weight, num_hidden=len(kernel), no_bias=True)

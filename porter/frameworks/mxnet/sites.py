@@ -49,6 +49,7 @@ def window_attributes(window: Window, pads: Pads = NO_PADS) -> dict[str, MxnetAt
 
 
 def filter_attributes(count: int, groups: int, bias: bool) -> dict[str, MxnetAttribute]:
+    """Return the attributes of a convolution with `count` filters."""
     return {"num_filter": count, "num_group": groups, "no_bias": not bias}
 
 
@@ -72,16 +73,20 @@ def _add_pool(node: MxnetNode[MaxPool | AvgPool], realisation: Realisation, padd
     mask = node.maker.add_filled(node.part("ones"), mask, 1.0)
     if any(uncounted):
         mask = node.maker.add_pad(node.part("mask"), mask, uncounted)
+    # Of the same pool of ones, the value is the share of a window's cells that count.
     sums = node.step("cells", "Pooling", padded, **attributes)
     node.result("elemwise_div", sums, node.step("share", "Pooling", mask, **attributes))
 
 
 def _add_dilated_max_pool(node: MxnetNode[MaxPool], source: str) -> None:
-    """Add a max pool of dilated windows: the largest of the map's parts that the window's cells read."""
+    """Add a max pool of dilated windows: the largest of the map's parts that the window's cells read. A
+    convolution with ones, channel by channel, takes every stride-th cell of each part.
+    """
     maker, window, identity = node.maker, node.op.window, np.ones((node.channels, 1))
     parts = []
     for row in range(0, window.extent(0), window.dilation[0]):
         for column in range(0, window.extent(1), window.dilation[1]):
+            # What remains of the map begins at this cell of the window and ends at its last place.
             cut = row, window.extent(0) - 1 - row, column, window.extent(1) - 1 - column
             part = maker.add_crop(node.part("part"), source, cut)
             parts.append(
@@ -89,4 +94,5 @@ def _add_dilated_max_pool(node: MxnetNode[MaxPool], source: str) -> None:
             )
     value = parts[0]
     for number, part in enumerate(parts[1:], 2):
+        # The last one has the node's name.
         value = node.step("" if number == len(parts) else "most", "broadcast_maximum", value, part)

@@ -67,6 +67,9 @@ def _add_per_channel(node: MxnetNode[Op], *steps: tuple[str, NetArray | None]) -
 
 
 def _channel_scale(node: MxnetNode[ops.ChannelScale]) -> None:
+    """Add a product with the trained gamma and, if the op has a bias, a sum with its beta, each one number
+    for each channel.
+    """
     shape = node.maker.shape_along_channels(node.path)
     beta = PortTensor(node.path, "beta", shape) if node.op.bias else None
     _add_per_channel(node, ("broadcast_mul", PortTensor(node.path, "gamma", shape)), ("broadcast_add", beta))
@@ -86,6 +89,7 @@ def _affine(node: MxnetNode[ops.Affine]) -> None:
         return
     shape = node.maker.shape_along_channels(node.path)
     scale, offset = (
+        # one number, or one for each channel
         np.broadcast_to(np.reshape(numbers, (1, -1, *(1,) * (len(shape) - 2))), shape)
         for numbers in (op.scale, op.offset)
     )
@@ -119,6 +123,9 @@ def _batch_norm(node: MxnetNode[ops.BatchNorm]) -> None:
 
 
 def _instance_norm(node: MxnetNode[ops.GroupNorm]) -> None:
+    """Add an InstanceNorm for a group norm of maps with one channel in each group. Raise GraphError for any
+    other.
+    """
     if node.op.groups != node.channels or not is_map(node.shape):
         raise GraphError("porter writes MXNet's InstanceNorm, not norms of several channels", where=node.path)
     node.result("InstanceNorm", *node.inputs, *_norm_factors(node), eps=node.op.epsilon)
@@ -126,11 +133,13 @@ def _instance_norm(node: MxnetNode[ops.GroupNorm]) -> None:
 
 def _response_norm(node: MxnetNode[ops.LocalResponseNorm]) -> None:
     op = node.op
+    # MXNet divides alpha by the size, porter does not.
     numbers = {"alpha": op.alpha * op.size, "beta": op.beta, "knorm": op.bias}
     node.result("LRN", *node.inputs, nsize=op.size, **numbers)
 
 
 def _softplus(node: MxnetNode[ops.Softplus]) -> None:
+    """Add a softrelu. Raise GraphError for a softplus that is not cut: MXNet gives x above 20."""
     if not node.op.cut:
         raise GraphError("MXNet's softrelu is x above 20, not log(1 + exp(x))", where=node.path)
     node.result("Activation", *node.inputs, act_type="softrelu")
@@ -150,6 +159,7 @@ def _hard_swish(node: MxnetNode[ops.HardSwish]) -> None:
 
 
 def _reduce(node: MxnetNode[ops.ReduceMap]) -> None:
+    """Add a mean or the like of a map along an axis, which keeps one cell. Raise GraphError for a norm."""
     if node.op.function == "norm":
         raise GraphError("porter writes no norm along an axis for MXNet", where=node.path)
     node.result(node.op.function, *node.inputs, axis=(1 + node.op.over,), keepdims=True)
@@ -164,6 +174,7 @@ def _flatten(node: MxnetNode[ops.Flatten]) -> None:
 
 
 def _extend_map(node: MxnetNode[ops.ExtendMap]) -> None:
+    """Add a Pad that repeats the edge or reflects the map. Raise GraphError for any other mode."""
     if node.op.mode not in ("edge", "reflect"):
         raise GraphError(f"MXNet's Pad knows no mode {node.op.mode}", where=node.path)
     node.maker.add_pad(node.name, node.source, node.op.pads, mode=node.op.mode)

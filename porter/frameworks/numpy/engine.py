@@ -58,6 +58,7 @@ class NumpyModel:
             CannotRun: porter has no row for an operator that they need.
             Contradiction: a row does not take the inputs of an operator that porter reads.
         """
+        # The program takes one image at a time: its cut values are divided likewise.
         if self.program.single and len(batch) > 1:
             values_of_images = [
                 self(
@@ -91,13 +92,16 @@ class NumpyModel:
         names: tuple[str, ...],
         cut: NamedArrays = UNCUT,
     ) -> dict[str, Array]:
-        """Run steps on the values that are known, and return the values called `names`, maps as N×C×H×W."""
+        """Run steps on the values that are known, and return the values called `names`, maps as N×C×H×W. A
+        value of `cut` is read by later steps in place of the computed one, which is returned all the same.
+        """
         channels_last, results = self.program.channels_last, dict[str, Array]()
         last_read = last_uses((*step.inputs, *step.outputs) for step in steps)
         for step, unread in zip(steps, last_read, strict=True):
             values = self._run(step, known)
             known |= dict(zip(step.outputs, values, strict=True))
             results |= {name: known[name] for name in step.outputs if name in names}
+            # After the results are noted: a cut counts for what reads the value.
             for name in cut.keys() & set(step.outputs):
                 replacement = cut[name].astype(known[name].dtype)
                 known[name] = replacement if name in self.arrays else self._in_programs_layout(replacement)
@@ -125,7 +129,9 @@ class NumpyModel:
                 known.pop(name, None)
 
     def _further_arrays(self, images: Array) -> dict[str, Array]:
-        """Return the arrays to feed to the further inputs, by name."""
+        """Return arrays for the further inputs, by name, made of the images; empty if the program takes only
+        images.
+        """
         if self.takes is None:
             return {}
         return dict(
@@ -137,7 +143,9 @@ class NumpyModel:
         )
 
     def steps_for(self, names: tuple[str, ...]) -> list[OperatorCall]:
-        """Return the steps that the values called `names` are computed by."""
+        """Return the steps that the values called `names` depend on, in order, found from the last step
+        backwards.
+        """
         names_needed = set(names)
         steps = list[OperatorCall]()
         for step in reversed(self.program.steps):
@@ -147,11 +155,15 @@ class NumpyModel:
         return steps
 
     def _run(self, step: OperatorCall, known: Mapping[str, Numbers]) -> tuple[Numbers, ...]:
-        """Run an operator by its row and return its values."""
+        """Run an operator by its row, which is a function of its attributes and inputs, and return its
+        outputs; a single one too as a tuple. Raise CannotRun where the operator has no row, and Contradiction
+        where its row fails on these inputs.
+        """
         row = self.program.rows.get(step.op)
         if row is None:
             raise CannotRun(f"porter's own engine has no operator '{step.op}'", where=step.outputs[0])
         try:
+            # Numbers may be infinite or not a number, as in the framework itself; they are compared.
             with np.errstate(all="ignore"):
                 outputs = row(step.attributes, *(self._value(name, known) for name in step.inputs))
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -163,7 +175,9 @@ class NumpyModel:
         return outputs if isinstance(outputs, tuple) else (outputs,)
 
     def _value(self, name: str, known: Mapping[str, Numbers]) -> Any:
-        """Return a value or a tensor in the number type of this model; None for an input that is left out."""
+        """Return a value that is known or a tensor of the file, in the number type of this model if it is
+        real; None for an input that is left out, whose name is empty.
+        """
         if not name:
             return None
         value = known[name] if name in known else self.tensors[name]
@@ -171,9 +185,11 @@ class NumpyModel:
 
 
 def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> NumpyModel:
-    """See porter.frameworks.Engine.build_file.
+    """Return the file's own graph as a program of its format's rows, with the file's tensors, in `dtype`; see
+    porter.frameworks.Engine.build_file. `size` is unused: the rows take any.
 
     Raises:
+        CannotRun: the format has no rows.
         UsageError: it is not run in this type.
     """
     graph, format = checkpoint.carried, known_format(checkpoint.format)
@@ -188,7 +204,10 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> NumpyModel:
 def run_reference(
     model: NumpyModel, batch: Array, taps: Mapping[str, str], cut: NamedArrays = UNCUT
 ) -> dict[str, Array]:
-    """See porter.frameworks.Engine.run_reference."""
+    """Run the program on a batch N×C×H×W and return by path the values that `taps` names, without those that
+    the program lacks; see porter.frameworks.Engine.run_reference. A cut path whose name several values have
+    is left out: only one of them should be replaced.
+    """
     taps = {path: tap for path, tap in taps.items() if path not in cut or model.is_unique(tap)}
     replacements = {taps[path]: cut[path] for path in cut if path in taps}
     values = model(batch, tuple(dict.fromkeys(taps.values())), replacements)
@@ -196,13 +215,14 @@ def run_reference(
 
 
 def disagreement(checkpoint: Checkpoint, batch: Array) -> None:
-    """Return None, because nothing else runs these files."""
+    """Return None, whatever the file and the batch, because nothing else runs these files."""
 
 
 def classifier(
     model: NumpyModel, protocol: Preprocess, device: str, how: Run, tap: str | None = None
 ) -> Classifier:
-    """See porter.frameworks.Engine.classifier. It runs on the CPU.
+    """Return a classifier whose logits are the value called `tap`; see porter.frameworks.Engine.classifier.
+    It runs on the CPU, in fp32.
 
     Raises:
         UsageError: the device or the run is another one, or no tap is given.

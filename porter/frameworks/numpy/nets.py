@@ -80,7 +80,9 @@ class Maker(ABC):
 
     @classmethod
     def name_values(cls, graph: Graph) -> tuple[dict[str, str], Names]:
-        """Return the name in the net of the value of each path, and all names that are used."""
+        """Return the name in the net of the value of each path, and all names that are used so far. The
+        graph's first input is `data`.
+        """
         used_names = Names()
         return {
             path: used_names.take(cls.escape_name("data" if path == INPUT else path))
@@ -102,11 +104,15 @@ class Maker(ABC):
 
     @abstractmethod
     def add(self, kind: str, name: str, /, *inputs: str, **own: Any) -> str:
-        """Add a layer and return the name of its value."""
+        """Add a layer of the framework's `kind` that reads the values `inputs`, with the arguments `own` as
+        the framework calls them, and return the name of its value.
+        """
 
     @abstractmethod
     def tensors_of(self, path: str, name: str, *roles: str) -> list[Any]:
-        """See porter.frameworks.spelled.LayerMaker."""
+        """Return what holds the tensors of a path of these roles for the layer `name`, without those that its
+        op lacks; see porter.frameworks.spelled.LayerMaker.
+        """
 
     def channels(self, path: str) -> int:
         return channels_in(self.shapes[path])
@@ -191,6 +197,9 @@ class NetDestination(ABC, Generic[M]):
         """Return the tensors in a file's content, by name."""
 
     def refusals(self, plan: Plan) -> Sequence[PorterError]:
+        """Return an error for each op that the framework has no layers for; one for the first further input,
+        if there is any.
+        """
         return self._try_net(plan)[1]
 
     def make_net(self, plan: Plan) -> M:
@@ -205,11 +214,12 @@ class NetDestination(ABC, Generic[M]):
         return net
 
     def _try_net(self, plan: Plan) -> tuple[M, list[PorterError]]:
-        """Make the net of a plan without the ops that the framework has no layers for, and return the errors
-        of these ops too.
+        """Make the net of a plan without the ops that the framework has no layers for, and return it with the
+        errors of these ops. A graph of several inputs is refused whole, with an empty net.
         """
         maker = self.MAKER(plan)
         errors = list[PorterError]()
+        # the first one is enough: no layer is tried
         for further in plan.graph.further_inputs:
             message = f"porter writes nets of {self.TITLE} with one input"
             next = "port it to torch, tf or onnx"
@@ -223,10 +233,15 @@ class NetDestination(ABC, Generic[M]):
         return maker, errors
 
     def _add_node(self, maker: M, node: Node, plan: Plan) -> None:
-        """Add the layers of a node, or refuse it by name."""
+        """Add the layers of a node by its spelling or, if it has a window, by its realisation. Raise
+        GraphError where values are arrays, or where there is no spelling; a Rearrange has one only if its
+        result is a number of each image.
+        """
         op, spelling = node.op, row_of(self.SPELLINGS, type(node.op))
         if any(
-            isinstance(maker.shapes[path], Axes) and maker.shapes[path] for path in (node.path, *node.inputs)
+            # A shape of Axes without any axis is a number of each image, which nets can hold.
+            isinstance(maker.shapes[path], Axes) and maker.shapes[path]
+            for path in (node.path, *node.inputs)
         ):
             words = (
                 self.NO_ARRAYS
@@ -244,7 +259,8 @@ class NetDestination(ABC, Generic[M]):
     def build(
         self, plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device: str = "cpu"
     ) -> ports.PortModel:
-        """Build the net of the plan, as its text states it, as a model.
+        """Build the net of the plan, as its text states it, with the tensors in `dtype`, and return it as a
+        model that porter's own engine runs. `layers` is unused: every engine takes it.
 
         Raises:
             UsageError: the device is another one than the CPU, or the number type is not float32 or float64.
@@ -264,7 +280,8 @@ class NetDestination(ABC, Generic[M]):
         dtype: Dtype,
         about: Mapping[str, str],
     ) -> dict[str, str]:
-        """Write both files into `folder` and return the sha256 of each by its name.
+        """Write both files into `folder` and return the sha256 of each by its name. `layers` is unused: every
+        destination takes it.
 
         Raises:
             UsageError: porter's engine does not run this number type, or the tensors are too large for the
@@ -276,6 +293,7 @@ class NetDestination(ABC, Generic[M]):
             raise UsageError(message, where=DTYPE, next="leave it out")
         net = self.make_net(plan)
         data = self.encode_arrays(net, _arrays_by_name(net, tensors, storage_type(dtype)))
+        # The text states the only size, or else the one that the source was trained at, or none.
         rows, columns = plan.only_size or json.loads(about.get("porter.native_size", "[null, null]"))
         (folder / self.NET_FILE).write_text(net.text((rows, columns), about), encoding="utf-8")
         with (folder / self.MODEL_FILE).open("wb") as file:
@@ -283,7 +301,8 @@ class NetDestination(ABC, Generic[M]):
         return {name: digest(folder / name) for name in (self.MODEL_FILE, self.NET_FILE)}
 
     def read_port(self, folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
-        """Read the tensors of a port that `write` wrote, in porter's axis order.
+        """Read the tensors of a port that `write` wrote, in porter's axis order. The net's text must state
+        the net of the plan, but for names and sizes that no plan decides. `layers` is unused.
 
         Raises:
             FileError: a file is missing or damaged, or the net is another than the plan's.
@@ -318,7 +337,9 @@ class NetDestination(ABC, Generic[M]):
 
 
 def _arrays_by_name(net: Maker, tensors: Tensors, kind: np.dtype[Any]) -> dict[str, Array]:
-    """Return the arrays of the net in the number type `kind`."""
+    """Return the arrays of the net by name, in the number type `kind`. Raise MappingError where the port's
+    tensors lack one.
+    """
     try:
         return {
             name: _array_of(array, tensors).astype(kind, copy=False) for name, array in net.contents.items()
@@ -342,8 +363,9 @@ def _array_of(array: NetArray, tensors: Tensors) -> Array:
 
 
 def _to_canonical(net: Maker, stored: NamedArrays) -> OwnTensors:
-    """Return the port's tensors from those of a net's file. Constants and zeros that porter would not have
-    written are refused.
+    """Return the port's tensors from those of a net's file, by path and role; a layer that is called several
+    times has those of its first call. Raise MappingError where a tensor is missing or has another shape, and
+    where constants or the zeros around a kernel are not those that porter writes.
     """
     tensors = dict[str, dict[str, Array]]()
     for name, array_of_net in net.contents.items():
@@ -357,6 +379,8 @@ def _to_canonical(net: Maker, stored: NamedArrays) -> OwnTensors:
             continue
         kernel, (top, bottom, left, right) = array, array_of_net.zeros_around
         if any(array_of_net.zeros_around):
+            # The kernel without its zeros has as many other numbers as with them, or the rim held more than
+            # zeros.
             kernel = array[:, :, top : array.shape[2] - bottom, left : array.shape[3] - right]
             if np.count_nonzero(kernel) != np.count_nonzero(array):
                 raise MappingError(

@@ -58,7 +58,7 @@ def make_port_model(
     dtype: Dtype,
     device: str,
 ) -> PortModel:
-    """Make a model of a plan's net, which porter.frameworks.numpy.nets builds.
+    """Make a model of a plan's net, which porter.frameworks.numpy.nets builds, and return it.
 
     Args:
         program: the net, as the rows of its format read its definition.
@@ -102,13 +102,14 @@ def run(model: PortModel, batch: Array, taps: Sequence[str], cut: NamedArrays = 
 
 
 def with_other_pads(model: PortModel, plan: Plan) -> None:
-    """Return None: a net is written anew for each plan."""
+    """Return None: a net is written anew for each plan, and shares no weights."""
 
 
 def classifier(
     model: PortModel | NumpyModel, protocol: Preprocess, device: str, how: Run, tap: str | None = None
 ) -> Classifier:
-    """See porter.frameworks.Engine.classifier. It runs on the CPU.
+    """Return a classifier that gives the output of a port's net, or for a NumpyModel the value called `tap`;
+    see porter.frameworks.Engine.classifier. It runs on the CPU.
 
     Raises:
         UsageError: the device or the run is another one.

@@ -19,6 +19,7 @@ def add_rearrange(node: OnnxSpelled[ops.Rearrange]) -> None:
         any(len(axis) != 1 for axis in moves.split),
         any(len(axis) != 1 for axis in moves.joined),
     )
+    # The last step that there is has the path, the others names of their own.
     last_before_join = "turned" if is_transposed else "split"
     last_step = "joined" if is_joined else last_before_join
 
@@ -26,6 +27,7 @@ def add_rearrange(node: OnnxSpelled[ops.Rearrange]) -> None:
         return node.path if step == last_step else node.part(step)
 
     if is_split:
+        # An open axis is split into parts of which all but one have known sizes.
         known_products = [math.prod(size or 1 for _, size in axis) for axis in moves.split]
         split_axes = [
             (parts[part], [index], known_products[index])
@@ -58,6 +60,7 @@ def _add_reshape(
         axes: for each axis of the result its size; where it is open, the axes of the value whose product
             it is, and by what that is divided.
     """
+    # At most one size is open, which a Reshape finds by -1.
     if sum(size is None for size, _, _ in axes) < 2:
         return maker.add(
             "Reshape",
@@ -92,12 +95,14 @@ def add_attention(node: OnnxSpelled[ops.Attention]) -> None:
     parts = list(node.inputs)
     rank = len(node.maker.shapes[node.source])
     if len(parts) == 1:
+        # One value holds query, key and value one behind the other.
         width = (node.maker.shapes[parts[0]][-1] or 0) // 3
         bounds = [(width * index, width * (index + 1)) for index in range(3)]
         parts = [
             node.maker.add_slice(node.part("part"), node.source, (start,), (end,), (rank,))
             for start, end in bounds
         ]
+    # The heads come before the tokens; of the key, tokens and channels change places too.
     swap_heads = [*range(rank - 1), rank, rank - 1, rank + 1]
     copied_sizes = [0] * rank  # a size of 0 is copied
     sizes_of_heads = node.integers("heads", *copied_sizes, node.op.heads, -1)

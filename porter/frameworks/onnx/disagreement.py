@@ -59,7 +59,9 @@ class Disagreement:
 
 
 def disagreement(checkpoint: Checkpoint, batch: Array) -> str | None:
-    """See porter.frameworks.Engine.disagreement."""
+    """Say in words at which node onnxruntime and ONNX's reference implementation disagree first; None where
+    they agree. See porter.frameworks.Engine.disagreement.
+    """
     first = first_disagreement(checkpoint, batch)
     return None if first is None else first.description
 
@@ -96,11 +98,13 @@ def distances(checkpoint: Checkpoint, batch: Array) -> Iterator[Disagreement]:
 
 
 def _relative_distance(run: Array, value: Array, error: Array | None) -> float:
-    """Return how far two values are apart, relative to the exact one, or to the rounding that an op allows if
-    that is larger; infinite where shapes differ.
+    """Return the relative L2 distance of onnxruntime's value `run` from the reference's `value`. It is
+    relative to the norm of `value`, or to one that makes the rounding `error`, where that is given, as far as
+    is allowed, if this norm is larger; infinite where shapes differ.
     """
     if run.shape != value.shape:
         return np.inf
     computed, exact = run.astype(np.float64), value.astype(np.float64)
+    # With this norm, the rounding that is allowed is a distance of _MAX_DISTANCE.
     allowed_norm = 0.0 if error is None else _TIMES_ROUNDING / _MAX_DISTANCE * np.linalg.norm(error)
     return float(np.linalg.norm(computed - exact) / (max(np.linalg.norm(exact), allowed_norm) or 1.0))

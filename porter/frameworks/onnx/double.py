@@ -58,7 +58,10 @@ def make_rounding_session(model: Any) -> Session:
 def _make_session(
     evaluator: Any, names: Sequence[str], tensors: NamedArrays = MappingProxyType({})
 ) -> Session:
-    """Make a session of an evaluator, which drops a value after its last use unless branches may read it."""
+    """Return a session that runs an evaluator on batches of the inputs `names`, and on `tensors`. A value is
+    dropped after its last use, unless the model has branches, which may read any; only without them can
+    values be cut.
+    """
     has_branches = any(node.need_context() for node in evaluator.rt_nodes_)  # those may read any value
 
     def run(*batches: Array, cut: NamedArrays = UNCUT) -> list[Array]:
@@ -87,10 +90,12 @@ def _run_freeing_values(evaluator: Any, inputs: NamedArrays, cut: NamedArrays) -
     Args:
         cut: by name, what is read in place of a value.
     """
+    # The name "" stands for an input that is left out.
     known = {"": None, **evaluator.rt_inits_, **inputs}
     nodes = evaluator.rt_nodes_
     outputs = evaluator.output_names
     output_values = {name: known[name] for name in outputs if name in known}
+    # A cut value is read by the nodes behind; as an output, the computed one is given.
     for node, unread in zip(
         nodes, last_uses(((*node.input, *node.output) for node in nodes), {""}), strict=True
     ):
@@ -128,8 +133,9 @@ def replay(model: Any, tensors: NamedArrays, values: NamedArrays) -> Iterator[tu
 def _make_evaluator(
     model: Any, exact: Mapping[str, Mapping[str, float]], run_node: Callable[..., Any] | None = None
 ) -> Any:
-    """Make ONNX's evaluator of a model. Each node is run by `run_node`, by default in float64; a Cast is left
-    as it is where that is given.
+    """Make ONNX's evaluator of a model, with porter's own operators. Each node is run by `run_node`, but for
+    a Cast, which is left as it is; without `run_node`, every node in float64. The attributes in `exact` get
+    the numbers that float32 has rounded. Raise CannotRun where an operator is missing.
     """
     opset = next(entry.version for entry in model.opset_import if not entry.domain)
     try:

@@ -14,7 +14,8 @@ from porter.frameworks.onnx.running import OnnxModel
 def classifier(
     model: OnnxModel | OnnxRunner, protocol: Preprocess, device: str, how: Run, tap: str | None = None
 ) -> Classifier:
-    """See porter.frameworks.Engine.classifier. ONNX models run on the CPU.
+    """Return a classifier of photos that runs a model on the CPU; its logits are a port's first output, or of
+    a file's own graph the value called `tap`. See porter.frameworks.Engine.classifier. `device` is unused.
 
     Raises:
         UsageError: it is another run than one in fp32, or a file's own graph is given no tap.

@@ -34,7 +34,8 @@ _FLOAT32, _FLOAT64 = 1, 11
 
 
 def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> OnnxRunner:
-    """See porter.frameworks.Engine.build_file.
+    """Return the file's own graph as a model that runs in `dtype`; see porter.frameworks.Engine.build_file.
+    `size` is unused: the graph states the sizes that it takes.
 
     Raises:
         CannotRun: onnx or onnxruntime is not installed, or does not run this model.
@@ -49,7 +50,9 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> OnnxRunner:
 def run_reference(
     model: OnnxRunner, batch: Array, taps: Mapping[str, str], cut: NamedArrays = UNCUT
 ) -> dict[str, Array]:
-    """See porter.frameworks.Engine.run_reference."""
+    """Run a file's own graph on a batch N×C×H×W and return its values by path; see
+    porter.frameworks.Engine.run_reference. Where no value can be cut, paths to be cut are left out.
+    """
     if not model.can_cut:
         taps, cut = {path: tap for path, tap in taps.items() if path not in cut}, UNCUT
     values = model(
@@ -144,6 +147,7 @@ class OnnxRunner:
         else:
             joined = np.concatenate(values)
             images = sum(len(part[0]) for part in parts)
+            # With several cells for each image, the first axis holds both.
             cells_per_image, rest = divmod(len(joined), images)
             joined = (
                 joined
@@ -169,6 +173,7 @@ class OnnxRunner:
         first = self._input_parts(batch)[0]
         runtime_values = dict(zip(names, session(*first), strict=True))
         in_float64 = OnnxRunner(self.definition, self.tensors, "float64")._model_in_dtype
+        # What the nodes of the reference read: the inputs and onnxruntime's values.
         inputs_of_nodes = (
             dict(zip((value.name for value in in_float64.proto.graph.input), first, strict=True))
             | runtime_values
@@ -181,8 +186,9 @@ class OnnxRunner:
             )
 
     def _input_parts(self, batch: Array) -> list[tuple[Array, ...]]:
-        """Return the arrays to feed to each input, in its layout and number type, in parts of as many images
-        as the model takes.
+        """Return, for each part of the batch, the arrays to feed to the inputs, in their layout and number
+        type. A part has as many images as the model takes at once. The metadata, which porter's reader has
+        written, say the layout: one image without a batch axis, channels last, or other axes.
         """
         if SINGLE_IMAGE in self._metadata:
             sizes = [*map(int, self._metadata[SINGLE_IMAGE].split())]
@@ -246,12 +252,14 @@ class OnnxRunner:
                 tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))
                 continue
             tensor.data_type = element_type if is_floating(array) else tensor.data_type
+            # Stored tensors stay in their own type in float64: each node widens them for itself.
             is_float32 = self.dtype == "float32" and is_floating(array)
             tensors[tensor.name] = np.ascontiguousarray(array, self.dtype if is_float32 else None)
         for node in model.graph.node:
             self._set_element_type(node)
         for value in model.graph.input:
             value.type.tensor_type.elem_type = element_type
+        # These state the old types.
         del model.graph.value_info[:]
         return ModelParts(model, tensors)
 

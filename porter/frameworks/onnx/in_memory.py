@@ -12,8 +12,9 @@ from porter.padding import Size
 
 
 def save(model: Any, folder: Path, example: Sequence[Any], size: Size | None) -> Saved:
-    """Write the model as its file. Protobuf writes at most 2 GB; a model whose tensors are in other files is
-    refused.
+    """Write the model as its file `model.onnx`; see porter.frameworks.in_memory.ModelsInMemory.save. Raise
+    UsageError for a model whose tensors are in other files, and for one above 2 GB, the most that protobuf
+    writes. `example` and `size` are unused: the model states its inputs.
     """
     path = folder / "model.onnx"
     outside = next((each.name for each in model.graph.initializer if each.external_data), None)

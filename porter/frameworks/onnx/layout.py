@@ -59,6 +59,7 @@ def tensor_names(graph: Graph) -> dict[str, dict[str, str]]:
         for path in graph.calls
         if path in stored
     }
+    # A further call of a layer has its first call's names.
     return {path: names_by_path[graph.by_path[path].holder] for path in stored}
 
 
@@ -104,7 +105,9 @@ def _stored_roles(graph: Graph) -> dict[str, tuple[str, ...]]:
 
 
 def _ordered_roles(node: Node, roles: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the roles of a node's tensors in the order of ONNX's inputs."""
+    """Return the roles of a node's tensors in the order of ONNX's inputs, with those that its operator takes
+    and the op lacks.
+    """
     if isinstance(node.op, BatchNorm):
         return "gamma", "beta", "mean", "variance"
     if isinstance(node.op, LayerNorm):

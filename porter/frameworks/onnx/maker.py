@@ -88,21 +88,27 @@ class NodeMaker:
         has_transpose = any(node.op_type == "Transpose" for node in self.nodes)
         for node in self.nodes if has_transpose else ():
             if node.op_type == "Pad" and node.name not in read_by_pools and node.input[1] in self.constants:
+                # A Pad's inputs are the value, the amounts, the fill (or ""), and the axes.
                 amounts, axes = self.constants[node.input[1]], self.constants.pop(node.input[3])
                 rank = 1 + len(self.shapes[node.name]) if node.name in self.shapes else 4
                 all_amounts = np.zeros((2, rank), np.int64)
+                # Rows: the amounts before the cells of each axis, and those after.
                 all_amounts[:, axes] = amounts.reshape(2, -1)
                 self.constants[node.input[1]] = all_amounts.reshape(-1)
+                # The axes go, and a fill that is left out goes with them.
                 del node.input[3 if node.input[2] else 2 :]
         for node in [node for node in self.nodes if has_transpose and node.op_type == "Resize"]:
             self._state_axes_of_resize(node)
 
     def _state_axes_of_resize(self, node: Any) -> None:
-        """Let a Resize of rows and columns state all axes, because of the same fault (HandleResize)."""
+        """Let a Resize of rows and columns state all axes, because of the same fault (HandleResize): scales
+        of 1 for batch and channels, or their own sizes. A Resize that states all axes already stays as it is.
+        """
         indices = [index for index, attribute in enumerate(node.attribute) if attribute.name == "axes"]
         if not indices:
             return
         del node.attribute[indices[0]]
+        # A Resize's inputs are the value, a region, the scales, and the sizes.
         if node.input[2]:
             self.constants[node.input[2]] = np.concatenate(
                 [np.ones(2, np.float32), self.constants[node.input[2]]]
@@ -111,6 +117,7 @@ class NodeMaker:
         before = self.nodes.index(node)
         outer = self.add("Shape", self.name(f"{node.name}_outer"), node.input[0], end=2)
         node.input[3] = self.add("Concat", self.name(f"{node.name}_sizes"), outer, node.input[3], axis=0)
+        # The two new nodes were added last, and stand before the Resize that reads them.
         self.nodes[before:] = [*self.nodes[-2:], *self.nodes[before:-2]]
 
     def tensors_of(self, path: str, name: str, *roles: str) -> list[str]:

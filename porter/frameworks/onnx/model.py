@@ -99,6 +99,7 @@ def _input_axes(plan: Plan, value_shapes: Mapping[str, Shape]) -> dict[str, list
         {INPUT: Axes(plan.lowered.axes)} if plan.lowered.axes else {}
     )
     return {
+        # Letters name open axes: of a map C, H and W, of others L, M and -.
         path: [*map(_size_or_letter, shape, "CHW" if is_map(shape) else "LM" + "-" * len(shape))]
         for path, shape in shapes_of_inputs.items()
     }
@@ -132,13 +133,15 @@ def _arrays_by_name(
     names: Mapping[str, Mapping[str, str]],
     kind: np.dtype[Any],
 ) -> dict[str, Array]:
-    """Return the tensors by their names in the file, in its number type; in double precision in their own
-    (`make_model_session`).
+    """Return the stored tensors by their names in the file, in its shapes and in the number type `kind`, in
+    float64 in their own types (`make_model_session`). Tensors that only ONNX's operators take are filled.
+    Raise MappingError where one is missing or has another shape.
     """
     canonical_shapes = tensor_shapes(plan.lowered)
     fill_values = fillings(plan.lowered, tensors)
     shapes_in_file = stored_shapes(plan.lowered)
     arrays: dict[str, Array] = {}
+    # Only first calls of layers have tensors.
     for path, roles in ((path, names[path]) for path in plan.lowered.calls if path in names):
         for role, name in roles.items():
             shape = shapes_in_file[path][role]
@@ -181,12 +184,15 @@ def make_model_session(
         return make_float64_session(_with_tensors_as_inputs(proto, model.tensors), model.tensors, model.exact)
     for tensor in proto.graph.initializer:
         if tensor.name in model.tensors:
+            # No file: onnxruntime gets the arrays themselves.
             state_location(tensor, "memory", 0, model.tensors[tensor.name].nbytes)
     return make_session(proto, model.tensors, optimised=optimised)
 
 
 def replay_model(model: ModelParts, values: NamedArrays) -> Iterator[tuple[Any, Sequence[Array]]]:
-    """See porter.frameworks.onnx.double.replay."""
+    """Run each node of a model by ONNX's reference implementation on values that another runtime gave, and
+    yield it with its outputs; see porter.frameworks.onnx.double.replay.
+    """
     proto = import_onnx().ModelProto()
     proto.CopyFrom(model.proto)
     return replay(_with_tensors_as_inputs(proto, model.tensors), model.tensors, values)

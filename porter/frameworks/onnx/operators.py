@@ -55,12 +55,14 @@ attributes by name. Those that a node lacks are the opset's defaults, or None.
 
 def own_operators(opset: int) -> list[type[Any]]:
     """Return the classes of porter's own operators for models of an opset, as ONNX's ReferenceEvaluator takes
-    them.
+    them: those of _OPERATORS that its own has wrong in this opset, those of _FROM_LATER_OPSETS, and
+    Attention. What the opset lacks is left out.
     """
     op_run: Any = import_module("onnx.reference.op_run").OpRun
     schema, error = import_onnx().defs.get_schema, import_onnx().defs.SchemaError
     operators = []
     for name, (operator_before, first_right_opset) in _OPERATORS.items():
+        # ONNX's own, or another one of porter's, from that opset on.
         operator = operator_before if opset < first_right_opset else _FROM_LATER_OPSETS.get(name)
         if operator is not None:
             try:
@@ -122,7 +124,7 @@ def _normalise_variance(x: Numbers, axes: Sequence[int]) -> Any:
 
 
 def _dequantize(x: Array, scale: Numbers, zero: Array | None = None, axis: int = 1, **stated: Any) -> Any:
-    """Compute DequantizeLinear, along an axis where it has several scales."""
+    """Compute DequantizeLinear, (x - zero) * scale, along an axis where it has several scales."""
     along_axis = np.where(np.arange(x.ndim) == axis % x.ndim, -1, 1) if scale.ndim else [1] * x.ndim
     return (
         x.astype(scale.dtype) - (0 if zero is None else zero.astype(scale.dtype).reshape(along_axis))
@@ -130,6 +132,7 @@ def _dequantize(x: Array, scale: Numbers, zero: Array | None = None, axis: int =
 
 
 def _global_norm(x: Numbers, p: int) -> Any:
+    """Compute GlobalLpPool: the norm of order p of each channel over its cells, which keep their axes."""
     return (np.abs(x) ** p).sum(tuple(range(2, x.ndim)), keepdims=True) ** (1 / p)
 
 
@@ -179,9 +182,11 @@ def _pad(x: Array, pads: Any, value: Any = None, axes: Any = None, mode: str = "
     """Compute a Pad. Before opset 11 the amounts and the number are attributes, later inputs, under the same
     names here.
     """
+    # An axis below 0 counts from the last.
     axes_padded = range(x.ndim) if axes is None else [range(x.ndim)[axis] for axis in axes]
     widths = {
         axis: (first, last)
+        # The second half of the amounts are those behind the cells.
         for axis, first, last in zip(axes_padded, pads, pads[len(pads) // 2 :], strict=False)
     }
     fill = np.asarray(0 if value is None else value).item()
@@ -220,6 +225,7 @@ def _average_pool(x: Numbers, count_include_pad: int = 0, **stated: Any) -> Any:
     (N×1×C×H×W).
     """
     first, *others = stated["kernel_shape"]
+    # Windows of one cell but along the first axis, which is pooled as rows.
     if x.ndim == 5 and {*others, *stated.get("strides", ())} <= {1} and not any(stated.get("pads", ())):
         pooled = _average_pool(x.reshape(*x.shape[:3], -1), kernel_shape=[first, 1])
         return pooled.reshape(*pooled.shape[:3], *x.shape[3:])
@@ -230,7 +236,9 @@ def _average_pool(x: Numbers, count_include_pad: int = 0, **stated: Any) -> Any:
 
 
 def _grid(x: Numbers, kernel: Sequence[int], attributes: Mapping[str, Any]) -> Grid:
-    """Return the windows that an operator's attributes state."""
+    """Return the windows that an operator's attributes state: strides, dilations, and pads as numbers or by a
+    rule SAME for the size of `x`.
+    """
     strides, dilations = attributes.get("strides") or [1, 1], attributes.get("dilations") or [1, 1]
     rule, pads = attributes.get("auto_pad") or "NOTSET", [0, 0, 0, 0]
     if rule.startswith("SAME"):
@@ -240,6 +248,7 @@ def _grid(x: Numbers, kernel: Sequence[int], attributes: Mapping[str, Any]) -> G
                 size, extent, strides[axis], rule == "SAME_LOWER"
             )
     elif rule == "NOTSET" and attributes.get("pads"):
+        # ONNX states both beginnings, then both ends.
         pads = [attributes["pads"][index] for index in (0, 2, 1, 3)]
     top, bottom, left, right = pads
     grid = Grid((strides[0], strides[1]), (dilations[0], dilations[1]), (top, bottom, left, right))
@@ -249,7 +258,9 @@ def _grid(x: Numbers, kernel: Sequence[int], attributes: Mapping[str, Any]) -> G
 def _conv_transpose(
     x: Numbers, kernel: Numbers, bias: Numbers | None = None, group: int = 1, **stated: Any
 ) -> Array:
-    """Compute a ConvTranspose, whose output may have a stated shape."""
+    """Compute a ConvTranspose. What is cut off of its full size is stated as pads, or follows from a stated
+    output shape or from a rule SAME, halved between both ends.
+    """
     strides, dilations = stated.get("strides") or [1, 1], stated.get("dilations") or [1, 1]
     extra = list(stated.get("output_padding") or [0, 0])
     stated_size = (stated.get("output_shape") or [])[-2:]
@@ -265,6 +276,7 @@ def _conv_transpose(
             pads[2 * axis + 1] += min(0, cut)  # cells that no kernel reaches stand behind
         elif stated.get("pads") and rule == "NOTSET":
             pads[2 * axis : 2 * axis + 2] = stated["pads"][axis], stated["pads"][axis + 2]
+        # Cells that are added at the end are cut off less.
         pads[2 * axis + 1] -= extra[axis]
     grid = Grid((strides[0], strides[1]), (dilations[0], dilations[1]), (pads[0], pads[1], pads[2], pads[3]))
     return windows.conv_transpose(x, kernel, bias, grid, group)
@@ -273,13 +285,19 @@ def _conv_transpose(
 def _upsample(
     x: Array, given: Array | None = None, scales: Sequence[float] | None = None, mode: str = "nearest"
 ) -> Array:
-    """Compute an Upsample, or a Resize before opset 11: places are multiplied, and rounded down."""
+    """Compute an Upsample, or a Resize before opset 11: places are multiplied, and rounded down. The factors
+    are the input `given`, or before opset 9 the attribute `scales`.
+    """
     factors = np.asarray(scales if given is None else given).tolist()
     return _resize_axes(x, range(x.ndim), factors, None, Rule(mode, "asymmetric", "floor"))
 
 
 def _resize(x: Array, roi: Any = None, scales: Any = None, sizes: Any = None, **stated: Any) -> Array:
-    """Compute a Resize by scales or to sizes, along the axes that it states."""
+    """Compute a Resize by scales or to sizes, along the axes that it states. `roi` is a region of the input,
+    and unused but before opset 11, where it holds the scales. Raise NotImplementedError for a resize that
+    keeps the aspect ratio, or with antialias.
+    """
+    # Resize of opset 10: its second input is the scales.
     if "nearest_mode" not in stated:
         return _upsample(x, roi, mode=stated["mode"])
     axes = stated.get("axes") or range(x.ndim)

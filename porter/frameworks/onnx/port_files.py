@@ -68,6 +68,7 @@ def _write_data_file(path: Path, model: ModelParts) -> None:
     with path.open("wb") as file:
         for tensor in model.port_tensors:
             array = model.tensors[tensor.name]
+            # divided and rounded up
             file.seek(-(-file.tell() // _ALIGNMENT) * _ALIGNMENT)
             state_location(tensor, path.name, file.tell(), array.nbytes)
             _little_endian(array).tofile(file)
@@ -79,7 +80,8 @@ def _little_endian(array: Array) -> Array:
 
 
 def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
-    """Read the tensors of a port that `write` wrote, in porter's axis order and shapes.
+    """Read the tensors of a port that `write` wrote, in porter's axis order and shapes, by path and role.
+    Tensors that were filled, because only ONNX's operators take them, are not read.
 
     Raises:
         FileError: `model.onnx` is missing or cannot be read. MappingError: it lacks a tensor, or one has

@@ -45,9 +45,9 @@ class OnnxModel:
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def values(self, batch: Array, paths: Sequence[str], cut: NamedArrays = UNCUT) -> dict[str, Array]:
-        """Run the model and return the values at paths of the graph. Outputs are those of the model as it is;
-        a session that gives other values too may compute them in another way, because no optimisation merges
-        what it gives.
+        """Run the model on a batch N×C×H×W and return the values at paths of the graph. Outputs are those of
+        the model as it is; a session that gives other values too may compute them in another way, because no
+        optimisation merges what it gives.
 
         Args:
             cut: see porter.frameworks.PortEngine.run; in float64.
@@ -67,14 +67,20 @@ class OnnxModel:
         return {path: values[path] for path in paths}
 
     def _values(self, batch: Array, paths: tuple[str, ...], cut: NamedArrays = UNCUT) -> list[Array]:
+        """Run the session that gives the values at `paths`, or the outputs without any, on maps N×C×H×W, and
+        return them in their order.
+        """
         expect_fit(batch.shape, self.plan.lowered.channels, *(self.plan.only_size or (None, None)))
         return self._run(arrays_for_inputs(batch, self.plan.lowered), paths, cut)
 
     def _run(self, batches: Sequence[Array], paths: tuple[str, ...], cut: NamedArrays = UNCUT) -> list[Array]:
-        """Run the session that gives these values; each set of values has one."""
+        """Run the session that gives the values at `paths` on a batch for each input, and return them in
+        their order. Each set of values has a session, which is made at its first run.
+        """
         if paths not in self._sessions:
             self._sessions[paths] = self._make_session(paths)
         inputs = (np.ascontiguousarray(batch, storage_type(self.dtype)) for batch in batches)
+        # Sessions of onnxruntime take no `cut`.
         return self._sessions[paths](*inputs, **({"cut": cut} if cut else {}))
 
     def _make_session(self, paths: tuple[str, ...]) -> Session:

@@ -46,6 +46,7 @@ def add_windowed(node: OnnxSpelled[Any], realisation: Realisation) -> None:
     if realisation.counted is None or front is None:
         node.result(kind, padded, *node.tensors("kernel", "bias"), **attributes)
         return
+    # The same pool of ones where cells count gives the share by which the average is divided.
     sums = node.step("all_cells", kind, padded, **attributes)
     share = node.step("share", kind, _add_counted_cells(node, front, realisation.counted), **attributes)
     node.result("Div", sums, share)
@@ -63,6 +64,7 @@ def _attributes(node: OnnxSpelled[Conv | MaxPool | AvgPool], realisation: Realis
         or realisation.subsample
         or realisation.by_cell
     )
+    # An average counts pads that a rule computes as the model runs.
     counts_at_run_time = (
         realisation.counted not in (None, (0, 0, 0, 0)) and front is not None and front.rule != "explicit"
     )
@@ -70,6 +72,7 @@ def _attributes(node: OnnxSpelled[Conv | MaxPool | AvgPool], realisation: Realis
         raise PaddingError(f"ONNX has no nodes for '{realisation}'", where=node.path)
     top, bottom, left, right = native.pads
     attributes: dict[str, tuple[Any, bool]] = {
+        # Each with whether it is stated.
         "kernel_shape": (window.kernel, True),
         "strides": (window.stride, window.stride != (1, 1)),
         "dilations": (window.dilation, window.dilation != (1, 1)),
@@ -85,12 +88,14 @@ def _attributes(node: OnnxSpelled[Conv | MaxPool | AvgPool], realisation: Realis
 
 
 def _rounds_up(node: OnnxSpelled[Conv | MaxPool | AvgPool], native: Convention) -> bool:
-    """Say whether the number of windows rounds up. ONNX drops a last window that starts in the pads, and onnx
-    1.23 infers shapes with it: there rounding down finds as many.
+    """Say whether `ceil_mode` is stated, which rounds the number of windows up. ONNX drops a last window that
+    starts in the pads, and onnx 1.23 infers shapes with it: there rounding down finds as many. Raise
+    PaddingError where the two axes differ in this.
     """
     _, rows, columns = node.maker.shapes[node.source]
     if native.rounding != "ceil" or rows is None or columns is None:
         return native.rounding == "ceil"
+    # `full` is the number with a last window that starts in the pads.
     up, down, full = (
         output_size(replace(native, rounding=each), node.op.window, (rows, columns))
         for each in ("ceil", "floor", "full")
@@ -104,7 +109,9 @@ def _rounds_up(node: OnnxSpelled[Conv | MaxPool | AvgPool], native: Convention) 
 
 
 def _add_pad(node: OnnxSpelled[Any], front: Front, ending: str, source: str, fill: float) -> str:
-    """Add the pad in front of a windowed op, and return its value."""
+    """Add the pad in front of a windowed op under a name with this ending, with cells of `fill`, and return
+    its value. Its amounts are numbers, or where it pads by a rule SAME computed as the model runs.
+    """
     pad_node = replace(node, name=node.part(ending))
     if front.rule == "explicit":
         return node.maker.add_pad(pad_node.name, source, front.pads, fill)

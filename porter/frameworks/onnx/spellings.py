@@ -44,6 +44,7 @@ def _pairwise(kind: str, node: OnnxSpelled[Op]) -> None:
 
 
 def _reduce(node: OnnxSpelled[ops.Reduce]) -> None:
+    """Add the reduction of an axis: of an array it is left out, of a map it keeps one cell."""
     axes = node.integers("axes", 1 + node.op.over)
     keepdims = {"keepdims": 0} if node.op.of_arrays else {}
     node.result(_REDUCTIONS[node.op.function], *node.inputs, axes, **keepdims)
@@ -55,6 +56,7 @@ def _conv_transpose(node: OnnxSpelled[ops.ConvTranspose]) -> None:
     """
     op = node.op
     window, path = op.window, node.path
+    # Cells to cut off, and where a cut is negative, cells to add.
     (top, bottom, left, right), (above, below, before, after) = (
         [max(sign * n, 0) for n in op.cut] for sign in (1, -1)
     )
@@ -116,6 +118,7 @@ def _group_norm(node: OnnxSpelled[ops.GroupNorm]) -> None:
     normed = node.step(
         "norm", "InstanceNormalization", grouped, *ones_and_zeros, epsilon=float(node.op.epsilon)
     )
+    # times True or False: a step is there if the op has it
     steps = [("Mul", "gamma")] * node.op.scale + [("Add", "beta")] * node.op.center
     shape = node.step("shape", "Shape", source)
     value = node.step("map" if steps else "", "Reshape", normed, shape)
@@ -135,6 +138,7 @@ def _response_norm(op: ops.LocalResponseNorm) -> Mapping[str, Any]:
 
 
 def _channel_scale(node: OnnxSpelled[ops.ChannelScale]) -> None:
+    """Add a product with gamma and, if the op has a bias, a sum with beta."""
     scaled = node.step("scaled" if node.op.bias else "", "Mul", *node.inputs, *node.tensors("gamma"))
     if node.op.bias:
         node.result("Add", scaled, *node.tensors("beta"))
@@ -164,10 +168,12 @@ def _power(node: OnnxSpelled[ops.Power]) -> None:
 
 
 def _along_channels(kind: str, node: OnnxSpelled[Op]) -> None:
+    """Add a node `kind` along the axis of the channels: the first of a map, the last of an array."""
     node.result(kind, *node.inputs, axis=1 + channels_axis(node.shape))
 
 
 def _step(node: OnnxSpelled[ops.Step]) -> None:
+    """Add a comparison with 0, and a cast of its booleans to the type of the input."""
     kind = "GreaterOrEqual" if node.op.inclusive else "Greater"
     is_above = node.step("above", kind, *node.inputs, node.scalar("zero", 0.0))
     node.result("CastLike", is_above, *node.inputs)
@@ -198,6 +204,7 @@ def _extend_map(node: OnnxSpelled[ops.ExtendMap]) -> None:
         node.maker.add_pad(path, source, node.op.pads, 0.0, mode=node.op.mode)
         return
     for axis, name in ((2, node.part("rows")), (3, path)):
+        # Axis 2 has the first two pads, axis 3 the last two.
         before, after = node.op.pads[2 * axis - 4 : 2 * axis - 2]
         parts = [source]
         if before:
@@ -223,6 +230,7 @@ def _crop(node: OnnxSpelled[ops.Crop]) -> None:
     open_ends = [_SLICE_END if step > 0 else -_SLICE_END for step in steps]
     ends = [end if each.stop is None else each.stop for each, end in zip(cells, open_ends, strict=True)]
     starts = [each.start for each in cells]
+    # behind the batch
     axes = [1 + axis for axis in node.op.cuts]
     node.maker.add_slice(node.path, node.source, starts, ends, axes, steps if {*steps} != {1} else ())
 
@@ -305,10 +313,12 @@ def _as_large(node: OnnxSpelled[ops.AsLarge]) -> None:
     op, (source, like) = node.op, node.inputs
     sizes, target_sizes = (node.step(name, "Shape", each) for name, each in (("own", source), ("size", like)))
     difference = node.step("every", "Sub", *((target_sizes, sizes) if op.grows else (sizes, target_sizes)))
+    # Factors that leave batch, channels and an axis that stays without cells.
     is_resized = [int(side != "none") for side in (op.rows, op.columns)]
     halves_before = [_HALVES_BEFORE.get(side, 0) for side in (op.rows, op.columns)]
     cells = node.step("more", "Mul", difference, node.integers("axes", 0, 0, *is_resized))
     halves = node.integers("halves", 0, 0, *halves_before)
+    # Both halves, one, rounded down, or none of the cells.
     before = node.step("before", "Div", node.step("twice", "Mul", cells, halves), node.integers("two", 2))
     after = node.step("after", "Sub", cells, before)
     if op.grows:

@@ -20,7 +20,9 @@ from porter.frameworks.tf.runtime import import_keras, quiet_logger, tensorflow_
 
 
 def classifier(model: Any, protocol: Preprocess, device: str, how: Run, tap: str | None = None) -> Classifier:
-    """See porter.frameworks.Engine.classifier. Frozen graphs and TF-slim's networks always run on the CPU.
+    """Return a classifier of photos that runs a Keras model on `device`, or a frozen graph or one of
+    TF-slim's networks on the CPU; see porter.frameworks.Engine.classifier. Its logits are the value called
+    `tap`, or else the first output.
 
     Raises:
         UsageError: there is no such device, or TensorFlow has no such run.
@@ -37,7 +39,10 @@ def classifier(model: Any, protocol: Preprocess, device: str, how: Run, tap: str
 def _keras_classifier(
     model: Any, protocol: Preprocess, device: str, allow_tf32: bool, tap: str | None
 ) -> Classifier:
-    """Return a classifier of photos that runs a Keras model, compiled for each shape of batches."""
+    """Return a classifier of photos that runs a Keras model on TensorFlow's `device`, pixels included,
+    compiled for each size of image. Its logits are the value called `tap`, a layer's name, or else the first
+    output.
+    """
     tensorflow = import_tensorflow()
     logits_model = import_keras().Model(
         model.inputs, model.outputs[0] if tap is None else tap_value(model, tap)
@@ -62,6 +67,7 @@ def _keras_classifier(
             size = images.shape[1:]
             if size not in compiled:
                 specs = [tensorflow.TensorSpec(value.shape, value.dtype) for value in inputs]
+                # any number of images, so that a last, smaller batch is not compiled anew
                 specs[0] = tensorflow.TensorSpec((None, *size), inputs[0].dtype)
                 with quiet_logger(tensorflow):
                     compiled[size] = tensorflow.function(run).get_concrete_function(*specs)

@@ -12,8 +12,9 @@ from porter.padding import Size
 
 
 def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
-    """Build the graph that a file carries for an input of `size` (rows, columns; None where free), with the
-    tensors of `checkpoint`, for `run_reference`.
+    """Return the graph that a file carries, for `run_reference`: as a Keras model, or as a GraphRunner of
+    TensorFlow's operators. It takes inputs of `size` (rows, columns; None where free) and has the tensors of
+    `checkpoint`.
 
     Raises:
         CannotRun: the file carries no graph, or one that this TensorFlow or Keras does not run; a
@@ -28,6 +29,7 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
         return build_keras_file(checkpoint, dtype, size)
     wanted = {stored.name for node in graph.nodes for stored in node.tensors.values()}
     expect_cover(wanted - checkpoint.tensors.keys(), (), where=checkpoint.path)
+    # None: in the types that the graph states.
     kind = None if dtype in graph.halves else dtype
     runner = GraphRunner(graph.definition, checkpoint.tensors, graph.shown, kind, takes=graph)
     runner.arrays = graph.arrays

@@ -19,7 +19,9 @@ from porter.padding import Size
 
 def save(model: Any, folder: Path, example: Sequence[Any], size: Size | None) -> Saved:
     """Save the model as Keras itself does (`.keras`), or, where layers of classes that are not Keras's do not
-    state enough, as the graph that TensorFlow traces of it.
+    state enough, as the graph that TensorFlow traces of it; see
+    porter.frameworks.in_memory.ModelsInMemory.save. Raise UsageError where neither is possible. `example` is
+    unused: a model that is built states its inputs.
     """
     keras = import_keras()
     expect_built(model)
@@ -71,11 +73,13 @@ def _with_size(shape: Sequence[int | None], size: Size | None) -> tuple[int | No
 
 
 def _with_stated_layers(keras: ModuleType, model: Any, size: Size | None) -> Any:
-    """Return a model whose configuration states all of its layers, which are the same objects.
+    """Return a model whose configuration states all of its layers, which are the same objects: the model
+    itself, or a functional one of what its code calls.
 
     Raises:
         ValueError: a layer of a class that is not Keras's does not say its own name.
     """
+    # A model of a class of its own is only code, and is called once on symbols.
     if not getattr(model, "inputs", None):
         inputs = keras.tree.map_structure(
             lambda value: keras.Input(_with_size(value.shape, size)[1:]), inputs_of(model)
@@ -91,6 +95,7 @@ def _with_stated_layers(keras: ModuleType, model: Any, size: Size | None) -> Any
 def _forgetting_calls(model: Any) -> Iterator[None]:
     """Make the layers of a model forget, at the end, the calls that were made within the context."""
     steps = [step for layer in model._flatten_layers() for step in (layer, *getattr(layer, "operations", ()))]
+    # Keras appends each call to these lists.
     known = [(calls, len(calls)) for step in steps for calls in (step._inbound_nodes, step._outbound_nodes)]
     try:
         yield

@@ -80,7 +80,8 @@ def keras_class(graph: Graph, node: Node) -> str | None:
 
 def variable_name(op: Op, role: str) -> str:
     """Return the name of the variable that holds a role of an op's tensors, in the layer that `keras_class`
-    names.
+    names: the role itself, but for a channel scale, which is a depthwise kernel, an RMS norm, a trained array
+    and the statistics of norms.
     """
     if isinstance(op, ops.ChannelScale):
         return {"gamma": "kernel", "beta": "bias"}[role]
@@ -163,8 +164,8 @@ def _is_of_map(graph: Graph, node: Node) -> bool:
 
 
 def _canonical_value(graph: Graph, node: Node, array: Array) -> Array:
-    """Return a trained array in porter's axis order and shape: an EinsumDense holds it without its axes of
-    one cell, and a map's with the channels last.
+    """Return a trained array in porter's axis order and shape. An EinsumDense holds it without its axes of
+    one cell, and a map's has the channels last.
     """
     sizes = node.op.tensors(channels_of(graph)[node.source])["value"]
     if _is_of_map(graph, node):
@@ -280,8 +281,8 @@ def layer_names(graph: Graph, layers: LayerNames) -> dict[str, str]:
 
 
 def port_keys(plan: Plan, layers: LayerNames) -> dict[tuple[str, str], tuple[str, ...]]:
-    """See porter.frameworks.dialects.PortDialect.port_keys: Keras's layers have only the tensors that the
-    graph has.
+    """Return the names by path and role that a file saved from a port's model may give its tensors; see
+    porter.frameworks.dialects.PortDialect.port_keys. Keras's layers have only the tensors that the graph has.
     """
     graph = plan.lowered
     names = layer_names(graph, layers)
@@ -333,6 +334,7 @@ def counted_layers(
             kind = "SeparableConv2D"
         if kind is None:
             continue
+        # The two halves of a separable convolution are one layer, counted once.
         if layer not in counted_names:
             counted_names[layer] = COUNTER_NAMES[kind] + (f"_{counts[kind]}" if counts[kind] else "")
             counts[kind] += 1
@@ -345,8 +347,10 @@ def _depths(graph: Graph, depthwise_halves: Collection[str]) -> dict[str, int]:
     convolution is one layer with the node after it.
     """
     depths: dict[str, int] = {graph.output: 0}
+    # From the output on; what does not lead to it has no depth.
     for node in reversed(graph.nodes):
         if node.path in depths:
+            # One layer, with a pad two; a depthwise half none, because it is in the layer of the next node.
             distance = depths[node.path] + (2 if _has_pad_layer(node) else node.path not in depthwise_halves)
             for path in node.inputs:
                 depths[path] = max(depths.get(path, 0), distance)
@@ -368,5 +372,6 @@ def _depth_first_paths(graph: Graph) -> list[str]:
         if path in visited or path not in graph.by_path:
             continue
         visited[path] = None
+        # The first input is taken next.
         waiting += reversed(graph.by_path[path].inputs)
     return list(visited)

@@ -16,11 +16,14 @@ LOADING = 'model.load_weights("model.weights.h5")'
 
 
 def variables(model: Any) -> dict[str, Array]:
+    """Return a copy of each weight of the model, by its path."""
     return {name: np.asarray(variable).copy() for name, variable in _by_name(model).items()}
 
 
 def _by_name(model: Any) -> dict[str, Any]:
-    """Its variables by their paths; of several of one path, the later ones have a number."""
+    """Return the model's variables by their paths; of several of one path, the later ones have a number.
+    Raise UsageError for a model that is not built.
+    """
     expect_built(model)
     found = dict[str, Any]()
     for variable in model.weights:
@@ -32,6 +35,7 @@ def _by_name(model: Any) -> dict[str, Any]:
 
 
 def put(model: Any, arrays: Mapping[str, Array]) -> None:
+    """Give variables of these paths other numbers, in their own types."""
     known = _by_name(model)
     for name, array in arrays.items():
         known[name].assign(array)

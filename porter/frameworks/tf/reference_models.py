@@ -31,8 +31,10 @@ KEEPS_TYPES = True
 def prepare(
     make: Callable[[], Any], image: Array, checkpoint: Checkpoint | None, stored: Dtype, dtype: Dtype
 ) -> tuple[Any, str]:
-    """See porter.frameworks.reference_models.GivenModels.prepare: Keras itself loads a file of its own
-    formats.
+    """Make a model by `make`, build it by a call on `image` if it is not built, and return it with a few
+    words on its weights. If the file is of a format of Keras's, Keras loads it; otherwise, or where that does
+    not give all weights, the model keeps its own. They are rounded to `stored`, and layers compute in
+    `dtype`. See porter.frameworks.reference_models.GivenModels.prepare.
     """
 
     def make_built() -> Any:
@@ -68,6 +70,7 @@ def _load(model: Any, checkpoint: Checkpoint) -> str | None:
             model.load_weights(checkpoint.path)
     except (ValueError, TypeError, KeyError, OSError) as error:
         return first_line(error)
+    # Without names, because Keras loads by order: the same arrays as often as in the file.
     counts = Counter(
         _fingerprint(np.asarray(variable)) for variable in model.weights if _has_floats(variable)
     )
@@ -91,8 +94,9 @@ def _has_floats(variable: Any) -> bool:
 def show(
     model: Any, batches: Sequence[Array], layers: Mapping[str, Sequence[str]], arrays: Collection[str | int]
 ) -> Shown:
-    """See porter.frameworks.reference_models.GivenModels.show. A layer with a node's name may be another
-    step, or have other axes, so that only the outputs are shown.
+    """Run the model and return its outputs, and no values inside it; see
+    porter.frameworks.reference_models.GivenModels.show. A layer with a node's name may be another step, or
+    have other axes.
     """
     return Shown(run_as_it_is(model, batches, arrays), {})
 
@@ -100,7 +104,13 @@ def show(
 def run_as_it_is(
     model: Any, batches: Sequence[Array], arrays: Collection[str | int], names: Sequence[str] = ()
 ) -> tuple[Array, ...]:
-    """See porter.frameworks.in_memory.Saved.run_itself."""
+    """Run the user's own model on a batch for each input, maps N×C×H×W, and return its outputs, maps N×C×H×W;
+    see porter.frameworks.in_memory.Saved.run_itself.
+
+    Args:
+        arrays: indices of outputs that are no maps.
+        names: the order of the outputs of a model that returns a dict.
+    """
     tensorflow, keras = import_tensorflow(), import_keras()
     symbolic_inputs = inputs_of(model)
     shapes = [tuple(value.shape) for value in keras.tree.flatten(symbolic_inputs)]
@@ -108,6 +118,7 @@ def run_as_it_is(
     first = next((index for index, shape in enumerate(shapes) if len(shape) == 4), 0)
     order = [first, *(index for index in range(len(shapes)) if index != first)]
     with tensorflow.device(tensorflow_device("cpu")), tf32(tensorflow, False), quiet_logger(tensorflow):
+        # Back in the order of the model.
         by_index = {
             index: _as_input(batch, shapes[index]) for index, batch in zip(order, batches, strict=True)
         }

@@ -52,7 +52,8 @@ class _Axis:
 
     def pad_or_cut(self, value: Any, like: Any, side: Side, grows: bool) -> Any:
         """Add cells of 0 to the map on a side, or cut cells off there, until it has as many along this axis
-        as `like`.
+        as `like`, and return it. Below, n is the number of the map's cells, m that of the result's, and i the
+        indices of the result's.
         """
         do = self._do
         n, i, m = self._cells(value, like)
@@ -60,11 +61,14 @@ class _Axis:
         before = difference
         if side != "start":
             before = do("floor", do("multiply", difference, self._number(0.5)))
+        # The index in the map of each cell of the result: less the cells added before it, or more by those
+        # cut off.
         shift = "subtract" if grows else "add"
         cells = i if side == "end" else do(shift, i, before)
         rest = self._take_cells(value, cells, n)
         if not grows:
             return rest
+        # 0 for the map's own cells, which the bounds do not move.
         beyond = do("subtract", cells, self._clipped_index(cells, n))
         is_own = do("equal", do("reshape", beyond, (-1, *[1] * (3 - self.axis))), self._number(0))
         return self.do("where", is_own, rest, self.do("zeros_like", rest))
@@ -83,11 +87,14 @@ class _Axis:
         return self.do("take", value, places, axis=self.axis)
 
     def resize(self, value: Any, like: Any) -> Any:
-        """Resize the map along this axis."""
+        """Resize the map along this axis, and return it: by the nearest cells, or by sums of the cells around
+        each place with their shares. Below, n, i and m are as in `_cells`.
+        """
         op, do, number = self.op, self._do, self._number
         n, i, m = self._cells(value, like)
         places = self._source_places(n, i, m)
         if op.mode == "nearest":
+            # Rounding that prefers the floor is the ceiling of a half less.
             up = op.rounding in ("ceil", "round_prefer_floor")
             if op.rounding.startswith("round"):
                 places = do("subtract" if up else "add", places, number(0.5))
@@ -95,11 +102,14 @@ class _Axis:
         before = do("floor", places)
         t = do("subtract", places, before)
         shares = self._cell_shares(t, do("subtract", number(1), t))
+        # The cells around a place: two for linear, four for cubic.
         cells = [do("add", before, number(k + 1 - len(shares) // 2)) for k in range(len(shares))]
+        # Cells beyond the edge have no share, and the others share all.
         if op.inside:
             inside = [do("equal", self._clipped_index(cell, n), cell) for cell in cells]
             shares = [do("where", each, share, number(0)) for each, share in zip(inside, shares, strict=True)]
             shares = [do("divide", share, reduce(partial(do, "add"), shares)) for share in shares]
+        # A vector along this axis of N×H×W×C.
         along_axis = (-1, *[1] * (3 - self.axis))
         weighted = [
             do("multiply", self._take_cells(value, cell, n), do("reshape", share, along_axis))
@@ -142,8 +152,8 @@ class _Axis:
         ]
 
     def _cells(self, value: Any, like: Any) -> tuple[Any, Any, Any]:
-        """Return the number of the map's cells along this axis, the indices of the result's cells, and their
-        number.
+        """Return n, the number of the map's cells along this axis; i, the indices of the result's cells; and
+        m, the number of these. Those of open sizes are counted as the model runs.
         """
         n, op, scale = value.shape[self.axis], self.op, self._scale
         if isinstance(op, ResizeLike):
@@ -162,6 +172,7 @@ class _Axis:
                     f"Keras cannot count the cells of an open size times {scale}",
                     next="export the model at one size",
                 )
+            # Of a scale of p/q, each cell p times, and of these every q-th.
             ones = self.do("repeat", ones, parts.numerator, axis=0)
             if parts.denominator > 1:
                 ones = self.do("getitem", ones, (slice(parts.denominator - 1, None, parts.denominator),))

@@ -164,6 +164,7 @@ def _memory_saving_model() -> Any:
             shown = dict(zip(map(id, self.inputs), keras.tree.flatten(inputs), strict=True))
             known = dict(shown)
             outputs = set(map(id, self.outputs))
+            # `shown` has the outputs as they are computed, `known` what layers read.
             for node, ended in zip(nodes, last_uses(used), strict=True):
                 arguments, named = node.arguments.fill_in(known)
                 given = operation_fn(node.operation)(*arguments, **named)

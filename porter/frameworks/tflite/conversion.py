@@ -72,7 +72,9 @@ def convert(plan: Plan, tensors: Tensors, weights: WeightKind = "float32") -> by
 
 
 def _save_for_converter(tensorflow: Any, plan: Plan, tensors: Tensors, folder: str) -> None:
-    """Save a plan as a SavedModel, which the converter reads."""
+    """Save the Keras model of a plan, its variables as constants, as a SavedModel in `folder`, which the
+    converter reads.
+    """
     with tensorflow.device("/CPU"):
         model, _ = connect(state_model(plan, tensors, {}, "float32", SPELLINGS))
     signature = _with_signature(tensorflow, _without_variables(tensorflow, model), plan.lowered)
@@ -125,6 +127,8 @@ def _is_rounding(found: Array | None, exact: Array) -> bool:
     ):
         return True
     wide = exact.astype(np.float64)
+    # The scale is that of a filter, which is at most that of the whole tensor; 0.1 % are for the rounding of
+    # scales.
     return bool(np.all(np.abs(found.astype(np.float64) - wide) <= 1.001 * _HALF_A_STEP * np.abs(wide).max()))
 
 
@@ -135,7 +139,9 @@ def input_names(graph: Graph) -> list[str]:
 
 
 def output_names(graph: Graph) -> list[str]:
-    """Return the names of the graph's outputs in the signature, in their order."""
+    """Return the names of the graph's outputs in the signature, in their order: `output`, or `output_0` and
+    so on for several.
+    """
     return [f"output_{index}" for index in range(len(graph.outputs))] if graph.further else ["output"]
 
 

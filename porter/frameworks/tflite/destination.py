@@ -56,14 +56,18 @@ def write(
     dtype: Dtype,
     about: Mapping[str, str],
 ) -> dict[str, str]:
-    """Write `model.tflite`; see porter.frameworks.tflite.port_files."""
+    """Write `model.tflite` and return its sha256 by its name; see porter.frameworks.tflite.port_files.
+    `layers` is unused.
+    """
     from porter.frameworks.tflite.port_files import write
 
     return write(folder, plan, tensors, dtype, about)
 
 
 def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
-    """Read the file itself, see porter.frameworks.CONVERTED."""
+    """Return the file itself, as one tensor of its bytes under its name; see porter.frameworks.CONVERTED.
+    `plan` and `layers` are unused.
+    """
     from porter.frameworks.tflite.port_files import read_file
 
     return read_file(folder)

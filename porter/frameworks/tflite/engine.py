@@ -31,7 +31,7 @@ RUNNER = "TensorFlow Lite"
 def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device: str = "cpu") -> Any:
     """Return a model of the file that `tensors` holds (porter.frameworks.CONVERTED), otherwise of what the
     converter makes of them. In float64, in which TensorFlow Lite does not compute, it is the Keras model that
-    the converter is given.
+    the converter is given. A plan without tensors needs none for it.
 
     Raises:
         UsageError: the device is another one than the CPU, or the tensors are not there in float64.
@@ -47,14 +47,16 @@ def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device
         from porter.frameworks.tflite.running import build
 
         return build(plan, others, tensors.get(FILE))
+    # Beside a file alone, the numbers of the graph's tensors are unknown.
     if others.keys() or FILE not in tensors or not tensor_shapes(plan.lowered):
         return keras.build(plan, others, layers, dtype)
     raise UsageError("TensorFlow Lite computes in float32 only", next="verify the port beside its source")
 
 
 def run(model: Any, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT) -> dict[str, Array]:
-    """Run the model on a batch N×C×H×W and return its values at `taps`, those that the file keeps; see
-    porter.frameworks.tflite.running.
+    """Run the model on a batch N×C×H×W and return by path its values at `taps`, paths of nodes, without those
+    that the file does not keep; maps are N×C×H×W. By path, `cut` has arrays that are read in place of values.
+    See porter.frameworks.tflite.running; a model in float64 is run as Keras's.
     """
     from porter.frameworks.tflite.running import LiteModel
 
@@ -66,12 +68,15 @@ def run(model: Any, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT)
 def run_reference(
     model: Any, batch: Array, taps: Mapping[str, str], cut: NamedArrays = UNCUT
 ) -> dict[str, Array]:
-    """Run as `run` does: porter knows no other implementation in TensorFlow Lite than its own."""
+    """Return the values at the paths that `taps` has, as `run` does. The layers' names in `taps` are unused:
+    porter knows no other implementation in TensorFlow Lite than its own.
+    """
     return run(model, batch, list(taps), cut)
 
 
 def classifier(model: Any, protocol: Preprocess, device: str, how: Run, tap: str | None = None) -> Classifier:
-    """Return a classifier of photos that runs a port on the CPU.
+    """Return a classifier of photos that runs a port on the CPU; its logits are the value at the path `tap`,
+    or else the output. `device` is unused.
 
     Raises:
         UsageError: TensorFlow Lite has no such run.

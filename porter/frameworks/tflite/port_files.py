@@ -43,6 +43,7 @@ def write(
         np.isfinite(array).all() for array in read_model(content).stored.values()
     ):
         raise UsageError("a weight is too large for float16", where=DTYPE, next=f"write {DTYPE('float32')}")
+    # One image of any size is the only input.
     if plan.only_size is None and not (plan.lowered.axes or plan.lowered.further_inputs):
         content = _with_usual_size(content, *json.loads(about.get("porter.native_size", "[1, 1]")))
     (folder / FILE).write_bytes(content)
@@ -58,6 +59,7 @@ def _with_usual_size(content: bytes, rows: int, columns: int) -> bytes:
     changed = bytearray(content)
     image = graph.tables(0, MOST_NODES)[int(graph.numbers(1, "i4")[0])]
     shape_start, _ = image.vector(0, 4)
+    # The shape is four int32: the batch, which stays, rows, columns, channels.
     struct.pack_into("<2i", changed, shape_start + 4, rows, columns)
     return bytes(changed)
 

@@ -38,7 +38,9 @@ def main() -> None:
     input_details = interpreter.get_input_details()
     for each in input_details:
         sizes = _input_sizes(
-            each["shape_signature"], (1, int(rows), int(columns), int(each["shape"][-1:].sum()))
+            # one image; its channels are the last axis, which the sum reads also where there is no axis
+            each["shape_signature"],
+            (1, int(rows), int(columns), int(each["shape"][-1:].sum())),
         )
         if sizes != each["shape"].tolist():
             interpreter.resize_tensor_input(each["index"], sizes)

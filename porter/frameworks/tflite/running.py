@@ -131,6 +131,9 @@ class LiteModel:
         return {path: interpreter.get_tensor(index) for path, index in tensors.items()}
 
     def _outputs(self, batches: Sequence[Array]) -> list[Array]:
+        """Run the file on a batch for each input and return its outputs in the order of the graph, maps
+        N×H×W×C.
+        """
         _run(self._interpreter, input_names(self.plan.lowered), batches)
         return [self._interpreter.get_tensor(index) for index in self._output_tensors]
 
@@ -170,6 +173,7 @@ class LiteModel:
             if match is None or not axes or axes[0] != -1:  # a constant
                 continue
             layer, operation = match.groups()
+            # Later calls of an operation have a number behind its name.
             path = nodes.get((layer, operation)) or nodes.get((layer, operation.rstrip("0123456789")))
             if path is not None:
                 kept[path] = detail["index"]
@@ -193,8 +197,9 @@ def build(plan: Plan, tensors: Tensors, file: NamedArrays | None) -> LiteModel:
 
 
 def _last_operation(plan: Plan, node: Node) -> str | None:
-    """Return the last of the operations by which Keras computes a node; None where it depends on more than
-    the op.
+    """Return the last of the operations by which Keras computes a node, whose name its value has in the file;
+    None where that depends on more than the op: for composed pads, sums of more than two values, and ops that
+    _LAST_OPERATION lacks.
     """
     op, realisation = node.op, plan.realisations.get(node.path)
     if realisation is not None and realisation.kind == "composition":

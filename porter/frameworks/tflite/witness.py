@@ -49,7 +49,12 @@ _MAX_FINITE = 1e37
 
 
 def disagreement(checkpoint: Checkpoint, size: KnownSize, whole: bool) -> str | None:
-    """See porter.verification.witnesses.Witness.
+    """Say in words on which operator porter's engine and the interpreter disagree, or that they disagree on
+    the number of outputs; None where they agree. See porter.verification.witnesses.Witness.
+
+    Args:
+        size: rows and columns of the image that is fed.
+        whole: the graph has the outputs of the file, not values that a user names; then they are compared.
 
     Raises:
         CannotRun: neither TensorFlow nor LiteRT is installed, or the interpreter does not run the
@@ -134,6 +139,7 @@ def _record(path: Path, folder: Path, size: KnownSize) -> _Recorded:
         runs.append({})
         for index, kind, shape in filter(None, tensors_of_run):
             end_of_tensor = offset + math.prod(shape) * np.dtype(kind).itemsize
+            # The file has the values of all runs one behind the other.
             runs[-1][index] = data[offset:end_of_tensor].view(kind).reshape(shape)
             offset = end_of_tensor
     tensors = {int(index): (name, kind) for index, (name, kind) in recorded["tensors"].items()}
@@ -172,6 +178,7 @@ def _first_difference(
         kinds: the number types of tensors, as the interpreter says.
     """
     rounded = reading.replay("float32", known_values)
+    # In float32 first, which is fast and settles nearly every model.
     if all(
         _is_close_in_float32(expected.get(name), value) or _distance(expected.get(name), value) <= _ROUNDING
         for _, name, value in rounded
@@ -182,6 +189,7 @@ def _first_difference(
         "float64", {name: _rounded_to_8_bits(value) for name, value in known_values.items()}
     )
     steps = zip(reading.replay("float32", known_values), exactly, coarsely, strict=True)
+    # Weights that the file stores as integers, and porter reads as real numbers.
     float_tensors = [name for name, tensor in reading.stored.items() if is_floating(tensor)]
     of_8_bits = {name for name in float_tensors if "int" in kinds.get(name, "")}
     for (step, name, value), (*_, exact), (*_, rounded_inputs) in steps:

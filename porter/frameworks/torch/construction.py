@@ -54,6 +54,7 @@ def build_filled(tensors: NamedArrays, build: Callable[[], nn.Module], where: st
     different = sorted(
         name for name in expected.keys() | shapes.keys() if expected.get(name) != shapes.get(name)
     )
+    # A counter of batches changes no output.
     if different := [name for name in different if not name.endswith("num_batches_tracked")]:
         message = f"the network that config.json describes has other tensors: {some(different)}"
         raise UsageError(
@@ -62,6 +63,7 @@ def build_filled(tensors: NamedArrays, build: Callable[[], nn.Module], where: st
             next="fetch the folder again, or use the release of the library that wrote it",
         )
     module = build()
+    # Counters of batches alone may be missing.
     module.load_state_dict({name: to_tensor(array) for name, array in tensors.items()}, strict=False)
     return module.eval()
 

@@ -105,6 +105,7 @@ def prove_copies(model: nn.Module, name: str, candidates: Sequence[ImageTensors]
     hooks = frozenset(_user_hooks(_copy_on_cpu(module, name)))
     changing = frozenset(hook for hook in hooks if hook in watches and watches[hook].changes)
     difference = None
+    # With few hooks first, then with all; once if these are the same.
     for kept_hooks in dict.fromkeys((changing, hooks)):
         copy = _without_hooks(_copy_on_cpu(module, name), kept_hooks).to(device)
         try:
@@ -117,7 +118,9 @@ def prove_copies(model: nn.Module, name: str, candidates: Sequence[ImageTensors]
 
 
 def _difference_error(module: nn.Module, name: str, hooks: Collection[Hook], difference: str) -> PorterError:
-    """Return the error for a module of which no copy gives the same."""
+    """Return the error for a module of which no copy gives the same: that it is in training mode, if it is,
+    or else what to change so that it can be copied.
+    """
     if any(each.training for each in module.modules()):
         return UsageError(
             f"it is in training mode, and gives something else in eval mode: {difference}",
@@ -196,6 +199,8 @@ def _without_hooks(copy: nn.Module, kept: Collection[Hook]) -> nn.Module:
                 for key, hook in list(getattr(each, kind).items()):
                     if _is_hook_of_torch(hook) and hasattr(hook, "remove"):
                         hook.remove(each)
+                    # Hooks of torch that compute a weight have `remove`; it leaves the weight, and so the
+                    # hook goes.
                     if hasattr(hook, "remove") or (
                         not _is_hook_of_torch(hook) and (path, kind, key) not in kept
                     ):
@@ -209,6 +214,7 @@ def _remove_parametrizations(module: nn.Module) -> None:
     with the user's module.
     """
     computed = {name: getattr(module, name) for name in module.parametrizations}  # type: ignore[union-attr]
+    # torch gives a parametrised module a class of its own, which extends the one it had.
     module.__class__ = type(module).__bases__[0]
     del module.parametrizations
     for name, tensor in computed.items():
@@ -243,6 +249,7 @@ class _Watch:
         takes.
         """
         tensors = list(tensors_in((arguments, options)))
+        # torch counts a version at each change in place.
         before = [each._version for each in tensors]
         output = self.hook(*arguments, **options)
         self.changes |= output is not None or before != [each._version for each in tensors]
@@ -300,8 +307,9 @@ def _expect_tensors(returned: Any, name: str) -> None:
 
 
 def _call(module: nn.Module, images: ImageTensors, device: torch.device) -> Any:
-    """Call a module, not compiled, so that it leaves no trace in torch's state, such as that of random
-    numbers.
+    """Call a module on the images on a device, not compiled, without gradients and TF32, and return what it
+    returns. It leaves no trace in torch's state: random numbers are those of a fixed seed, and the state
+    comes back.
     """
     with ExitStack() as stack:
         for each in (torch.inference_mode(False), torch.no_grad(), tf32(False)):
@@ -314,8 +322,8 @@ def _call(module: nn.Module, images: ImageTensors, device: torch.device) -> Any:
 
 
 def run_users_model(model: nn.Module, images: ImageTensors) -> list[torch.Tensor]:
-    """Run the user's own model on images in its own order, in its own type and on its own device. Return its
-    output tensors, on the CPU.
+    """Run the user's own model on images in its own order, in its own type and on its own device: those of
+    its first tensor of real numbers, or else of the images. Return its output tensors, on the CPU.
     """
     reference = next((each for _, each in tensors_of(model) if each.is_floating_point()), images[0])
     converted = [each.to(reference.dtype) if each.is_floating_point() else each for each in images]
@@ -323,6 +331,7 @@ def run_users_model(model: nn.Module, images: ImageTensors) -> list[torch.Tensor
 
 
 def _output_tensors(module: nn.Module, images: ImageTensors, device: torch.device) -> list[torch.Tensor]:
+    """Return copies of the tensors that a module returns for the images on a device."""
     return [each.clone() for each in tensors_in(_call(module, images, device))]
 
 
@@ -358,6 +367,7 @@ def _describe_difference(wanted: Sequence[torch.Tensor], got: Sequence[torch.Ten
             continue
         limit = _MAX_HALF_DISTANCE if expected.dtype in _HALVES else _MAX_DISTANCE
         distance = _relative_distance(expected.double(), copied.double())
+        # Not `>`, so that NaN is a difference too.
         if not distance <= limit:
             return f"output {index} is {distance:.1e} away from the copy's (relative L2)"
     return None

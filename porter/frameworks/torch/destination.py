@@ -27,8 +27,8 @@ ENGINE: PortEngine = engine
 
 
 def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
-    """Return the entries of a state_dict that the source lacks, with their numbers; see
-    porter.frameworks.torch.state.
+    """Return the entries of a state_dict that the source lacks, by key, with the number that fills each and
+    changes nothing; see porter.frameworks.torch.state.
     """
     from porter.frameworks.torch import state
 
@@ -36,7 +36,9 @@ def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
 
 
 def code_files(plan: Plan, layers: LayerNames) -> dict[str, bytes]:
-    """Return `model.py` as porter writes it today; see porter.frameworks.torch.port_files."""
+    """Return `model.py` by its name, as porter writes it today; see porter.frameworks.torch.port_files.
+    `layers` is empty, or names a stock class's modules by path.
+    """
     from porter.frameworks.torch import port_files
 
     return port_files.code_files(plan, layers)
@@ -50,7 +52,9 @@ def write(
     dtype: Dtype,
     about: Mapping[str, str],
 ) -> dict[str, str]:
-    """Write `model.safetensors` and `model.py`; see porter.frameworks.torch.port_files."""
+    """Write `model.safetensors` and `model.py`, and return the sha256 of each by its name; see
+    porter.frameworks.torch.port_files. `layers` and `about` are unused: every destination takes them.
+    """
     from porter.frameworks.torch.port_files import write_port
 
     return write_port(folder, plan, tensors, dtype)

@@ -38,8 +38,8 @@ def build(
 
 
 def with_other_pads(model: Any, plan: Plan) -> Any:
-    """Make a module of another plan of the same graph, with the parameters of `model`; see
-    porter.frameworks.torch.graph_module.
+    """Return a module of another plan of the same graph, with the parameters of `model`, which the two share;
+    see porter.frameworks.torch.graph_module.
     """
     from porter.frameworks.torch.graph_module import module_with_other_pads
 
@@ -47,8 +47,8 @@ def with_other_pads(model: Any, plan: Plan) -> Any:
 
 
 def run(model: Any, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT) -> dict[str, Array]:
-    """Run the module on a batch N×C×H×W and return its values at `taps`; see
-    porter.frameworks.torch.running.
+    """Run the module on a batch N×C×H×W and return by path its values at `taps`, paths of nodes; maps are
+    N×C×H×W. By path, `cut` has arrays that are read in place of values. See porter.frameworks.torch.running.
     """
     from porter.frameworks.torch.running import run_model
 
@@ -56,7 +56,8 @@ def run(model: Any, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT)
 
 
 def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
-    """Build the program of a .pt2 as a module; see porter.frameworks.torch.exported.
+    """Build the program of a .pt2 as a module in eval mode; see porter.frameworks.torch.exported. `size` is
+    unused: the program states its own sizes.
 
     Raises:
         CannotRun: the file has no such program, because what other torch files compute is Python code;
@@ -71,8 +72,9 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
 def run_reference(
     model: Any, batch: Array, taps: Mapping[str, str], cut: NamedArrays = UNCUT
 ) -> dict[str, Array]:
-    """Run a reference as `run` does a port: `taps` is path to module name; modules that it lacks are left
-    out.
+    """Run a module that porter did not write on a batch N×C×H×W and return its values by path. `taps` is path
+    to module name; modules that it lacks are left out, and so are values that cannot be cut. `cut` is as in
+    `run`.
     """
     from porter.frameworks.torch.running import run_stock
 
@@ -80,14 +82,16 @@ def run_reference(
 
 
 def classifier(model: Any, protocol: Preprocess, device: str, how: Run, tap: str | None = None) -> Classifier:
-    """Return a classifier of photos that runs a module; see porter.frameworks.torch.evaluate."""
+    """Return a classifier of photos that runs a module in the way `how` on `device`; its logits are the
+    output of the module called `tap`, or of the whole. See porter.frameworks.torch.evaluate.
+    """
     from porter.frameworks.torch.evaluate import make_classifier
 
     return make_classifier(model, protocol, device, how, tap)
 
 
 def disagreement(checkpoint: Checkpoint, batch: Array) -> None:
-    """Return None: torch is the only one that runs these files."""
+    """Return None, whatever the file and the batch: torch is the only one that runs these files."""
 
 
 def _expect_torch() -> None:

@@ -32,7 +32,9 @@ _MIN_LIMIT, _MAX_TIMES_ROUNDING = 1e-4, 4
 def make_classifier(
     model: nn.Module, protocol: Preprocess, device: str, how: Run, tap: str | None
 ) -> Classifier:
-    """See porter.frameworks.Engine.classifier. Photos for which a GPU has no memory run by halves.
+    """Return a classifier of photos that runs the model on `device` in the way `how`; see
+    porter.frameworks.Engine.classifier. The model is moved there. Photos for which a GPU has no memory run by
+    halves, and while a classifier runs on the CPU, freed memory is kept.
 
     Raises:
         UsageError: no such device, or torch cannot compile the model there.
@@ -82,10 +84,12 @@ class _TorchClassifier:
         the function that it returns waits for them.
         """
         while True:
+            # divided and rounded up
             parts = np.array_split(pixels, -(-len(pixels) // self.max_photos))
             try:
                 logits = [self._classify_part(part) for part in parts]
             except torch.cuda.OutOfMemoryError:
+                # The first part is one of the largest; a single photo cannot be divided.
                 if len(parts[0]) == 1:
                     message = f"the GPU has no memory left for {pixels.shape[1]} images at once"
                     raise UsageError(
@@ -114,6 +118,7 @@ class _TorchClassifier:
         """
         divide, mean, std = self.scaling
         images = pixels.flatten(0, 1)
+        # Pixels are divided already, or here.
         values = images.float() if self.protocol.resampling.divides_first else images.float() / divide
         ordered = values if self.protocol.channels == "rgb" else values.flip(-1)
         normalised = ((ordered - mean) / std).permute(0, 3, 1, 2)
@@ -133,6 +138,7 @@ class _TorchClassifier:
             self.calls_to_compare -= 1
             with self._autocast():
                 plain = _run_to_tap(self.model, images, self.tap)
+            # In half precision, `exact` is one run more, in float32; otherwise the plain run is it.
             halved = self.how.precision in _HALVES
             _expect_same(logits, plain, _run_to_tap(self.model, images, self.tap) if halved else plain)
         return logits
@@ -161,6 +167,7 @@ def _expect_same(compiled: torch.Tensor, plain: torch.Tensor, exact: torch.Tenso
     size = float(exact.norm()) or 1.0
     distance, rounding = (float((logits.float() - exact).norm()) / size for logits in (compiled, plain))
     limit = max(_MIN_LIMIT, _MAX_TIMES_ROUNDING * rounding)
+    # Not `>`, so that NaN is a difference too.
     if not distance <= limit:
         message = (
             f"the compiled model is another function: relative L2 {distance:.1e} in its logits, limit "

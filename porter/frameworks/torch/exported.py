@@ -57,8 +57,9 @@ def build_exported(checkpoint: Checkpoint, dtype: Dtype) -> ExportedModule:
 
 
 class ExportedModule(nn.Module):
-    """A program that gives its first output; each value that is a tap passes through a submodule of that
-    name. It computes in one type, or where that is None in those that the program states.
+    """A program that gives its first output. Each value that is a tap, a name by which others ask for it,
+    passes through a submodule of that name. The program computes in one type, or where that is None in those
+    that it states.
 
     Attributes:
         can_cut: a submodule may give another value, because nothing reads one that is changed later.
@@ -87,6 +88,7 @@ class ExportedModule(nn.Module):
             ],
             lambda name: [source for source, _ in program.nodes[name].inputs],
         )
+        # A program that reads none still takes one, which says the batch.
         self._images = inputs_among(program, wanted) or program.images[:1]
         batch = program.sizes(self._images[0])[0]
         self._fixed_batch = batch if isinstance(batch, int) else None
@@ -122,12 +124,14 @@ class ExportedModule(nn.Module):
                 self._unread_after.setdefault(reader, []).append(source)
 
     def forward(self, images: torch.Tensor, *further: torch.Tensor) -> torch.Tensor:
+        # The number of images in a part.
         size = self._fixed_batch or max(len(images), self._min_images)
         if self._fixed_batch and size > len(images) and self._file is not None:
             expect_batch(self._file, size, (images.shape[2], images.shape[3]))
         values_of_parts = self._first_values((images, *further), size)
         outputs = images
         for node, function in self._nodes:
+            # Stored tensors in this module's type, which the parts of a batch share for this node.
             copies: dict[Any, torch.Tensor] = {}
             for values in values_of_parts:
                 arguments = {
@@ -184,7 +188,10 @@ class ExportedModule(nn.Module):
     def _argument(
         self, name: str, value: Any, known: Mapping[str, list[Any]], copies: dict[Any, torch.Tensor]
     ) -> Any:
-        """Return an argument of an op: a value, a list of values, or a constant in the program's type."""
+        """Return an argument of an op: a value or a list of values from those `known`, or a constant. Types
+        and memory formats are numbers in the program, and become torch's. A pair (name, index) is a value; a
+        stored tensor is copied once for each op, into `copies`.
+        """
         if isinstance(value, tuple) and value[0] in self._stored:
             # A copy for each op, because all of them in double precision are twice the file, whose own memory
             # is only for reading.
@@ -202,8 +209,9 @@ class ExportedModule(nn.Module):
 
 
 def _op_function(node: AtenNode) -> Callable[[Mapping[str, Any]], Any]:
-    """Return the function that a node runs, which takes its arguments by name. An op that is not on the
-    closed list is refused.
+    """Return the function that a node runs, which takes its arguments by name: arithmetic of sizes, or an op
+    of ATen. Raise CannotRun for an op that is not on the closed list, or that this torch lacks. Arguments
+    that say a device are left out.
     """
     if node.target.startswith("_operator.") and node.op in SIZE_ARITHMETIC:
         on_sizes = SIZE_ARITHMETIC[node.op]

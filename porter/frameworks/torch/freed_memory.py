@@ -34,6 +34,9 @@ def keep_freed(user: object) -> None:
 
 
 def _set_thresholds(library: ctypes.CDLL, trim: int, mmap: int) -> None:
+    """Set how much free memory at the end of the heap glibc keeps, and from which size on it takes a block
+    from the system for itself, both in bytes.
+    """
     library.mallopt(_TRIM_THRESHOLD, trim)
     library.mallopt(_MMAP_THRESHOLD, mmap)
 
@@ -42,5 +45,6 @@ def _release(library: ctypes.CDLL, user: int) -> None:
     """Forget a user, and give freed memory back to the system if it was the last one."""
     _users.discard(user)
     if not _users:
+        # What glibc would have come to by itself.
         _set_thresholds(library, 2 * _RAISED_BYTES, _RAISED_BYTES)
         library.malloc_trim(0)

@@ -95,6 +95,7 @@ class GraphModule(nn.Module):
         }
         for path in sorted(modules):  # each node before those below its path
             _add_module(self, path, modules[path])
+        # Outputs are read in the end.
         last_read = last_uses((step.inputs for step in steps), plan.lowered.outputs)
         # Module name, path, inputs, and the values that nothing reads afterwards.
         self._steps = tuple(
@@ -118,7 +119,9 @@ class GraphModule(nn.Module):
         return outputs if len(outputs) > 1 else outputs[0]
 
     def _expect_input(self, x: torch.Tensor, shape: Shape) -> torch.Tensor:
-        """Return the input if it has the shape that the model takes; any other is refused."""
+        """Return the input if it has the shape that the model takes; refuse any other by UsageError. In a
+        trace, the result has operations that fail at another size.
+        """
         if not isinstance(x, torch.Tensor):
             message = f"the input is a torch.Tensor, got an object of {type(x).__name__}"
             raise UsageError(message, next="give it as torch.from_numpy(x)")
@@ -180,8 +183,8 @@ def no_device_error(device: str, error: Exception) -> UsageError:
 
 
 def module_with_other_pads(model: GraphModule, plan: Plan) -> GraphModule:
-    """Make the module of a plan that differs from the plan of `model` only in its pads. It shares the
-    parameters of `model`.
+    """Return the module of a plan that differs from the plan of `model` only in its pads, in eval mode. It
+    shares the parameters of `model`.
     """
     with torch.device("meta"):
         module = GraphModule(plan)
@@ -201,6 +204,7 @@ def as_tensor(array: Array) -> torch.Tensor:
     """Return a torch tensor over the memory of `array`, in native byte order. Nothing may write into the
     tensor if nothing may into the array.
     """
+    # torch takes no bfloat16 from numpy, so its bits go over as integers.
     if array.dtype == ml_dtypes.bfloat16:
         return as_tensor(array.view(np.int16)).view(torch.bfloat16)
     with warnings.catch_warnings(action="ignore"):  # it says that the array is only for reading
@@ -208,7 +212,9 @@ def as_tensor(array: Array) -> torch.Tensor:
 
 
 def _add_module(root: nn.Module, path: str, module: nn.Module) -> None:
-    """Add a module at a path, and make the modules on the way that are missing."""
+    """Add a module at a path, and make the modules on the way that are missing. Raise GraphError where torch
+    takes a part of the path for no name.
+    """
     *parents, name = path.split("/")
     parent = root
     try:
@@ -222,7 +228,9 @@ def _add_module(root: nn.Module, path: str, module: nn.Module) -> None:
 
 
 def _make_module(layer: Layer) -> nn.Module:
-    """Make the module of a layer: of torch, or of porter's own."""
+    """Make the module of a layer: a Function, a global pool and a Flatten, or a class of porter's own or else
+    of torch.nn.
+    """
     if layer.kind in _FUNCTIONS:
         return Function(_FUNCTIONS[layer.kind])
     if layer.kind in GLOBAL_POOLS:

@@ -47,7 +47,8 @@ _USUAL_SIZE = (224, 224)
 
 def save(model: nn.Module, folder: Path, example: Sequence[Any], size: Size | None) -> Saved:
     """Save the module as torch.export writes it (`.pt2`), for any number of images, rows and columns where
-    the module allows it.
+    the module allows it; see porter.frameworks.in_memory.ModelsInMemory.save. The module itself is only
+    copied.
     """
     module = unwrap(model)
     name = type(module).__name__
@@ -102,18 +103,28 @@ def _run_as_it_is(
     arrays: Collection[int],
     names: Sequence[str],
 ) -> tuple[Array, ...]:
-    """See Saved.run_itself."""
+    """Run the user's own model on a batch for each input of the program, in parts of `at_once` images, and
+    return its outputs; see Saved.run_itself. `arrays` and `names` are unused: torch's outputs have the file's
+    layout and order.
+
+    Args:
+        order: the index in the module, for each input of the program.
+    """
     count = len(batches[0])
     parts = zip(
         *(split_into_batches(batches[order.index(index)], at_once) for index in range(len(order))),
         strict=True,
     )
     outputs = [run_users_model(model, [as_tensor(each) for each in part]) for part in parts]
+    # Without the images that filled up the last part.
     return tuple(to_array(torch.cat(each)[:count]) for each in zip(*outputs, strict=True))
 
 
 def _calls_of_taps(program: Path, module: nn.Module) -> dict[str, str]:
-    """See Saved.calls. A program that was exported twice still names the modules of the first."""
+    """Return the layer and the call that give each value of a saved program, by the value's name; see
+    Saved.calls. A module that stands at several paths has the first. A program that was exported twice still
+    names the modules of the first, and those that `module` lacks are left out.
+    """
     known: dict[int, str] = {}
     first_path = {
         path: known.setdefault(id(each), path) for path, each in module.named_modules(remove_duplicate=False)
@@ -166,7 +177,8 @@ def _candidates(
     module: nn.Module, name: str, example: Sequence[Any], size: Size | None
 ) -> list[list[torch.Tensor]]:
     """Return the inputs that the module may be called with, likeliest first: the example; otherwise those of
-    a port's graph; otherwise an image of 3 channels, of 1, or of those that a convolution takes.
+    a program's own graph; otherwise an image of 3 channels, of 1, or of those that a convolution takes. Each
+    comes with random numbers in place of equal ones, then in the module's type, then as it is.
     """
     dtype = next((each.dtype for each in module.parameters() if each.is_floating_point()), torch.float32)
     candidates = (
@@ -194,8 +206,9 @@ def _example_inputs(name: str, example: Sequence[Any]) -> list[list[torch.Tensor
 
 
 def _program_inputs(module: nn.Module, size: Size | None) -> list[list[torch.Tensor]]:
-    """Return inputs of zeros for a module that torch.export or torch.fx made; none where its graph does not
-    state them.
+    """Return inputs of zeros for a module that torch.export or torch.fx made, with the sizes that its graph
+    states; open ones are `size` or 2. Return none where the graph does not state them, and for any other
+    module.
     """
     if not isinstance(module, torch.fx.GraphModule):
         return []
@@ -232,6 +245,7 @@ def _random_if_constant(tensor: torch.Tensor) -> torch.Tensor:
     """Return random numbers in place of an example of equal numbers, which would show little of what a module
     computes.
     """
+    # An example of other numbers stays as it is.
     if not tensor.is_floating_point() or not tensor.numel() or bool((tensor != tensor.flatten()[0]).any()):
         return tensor
     return torch.rand(tensor.shape, generator=torch.Generator().manual_seed(0)).to(tensor.dtype)
@@ -275,8 +289,10 @@ def _images_at_once(module: nn.Module, images: Sequence[torch.Tensor]) -> int | 
     """
     one = [each[:1] if each.dim() else each for each in images]
     several = list(map(_repeat_images, images))
+    # It does not take twice as many images, so it is given as many as here.
     if (ranks := _output_ranks(module, several)) is None:
         return len(images[0])
+    # With one image, it has other axes: a squeeze has taken the batch away.
     return None if _output_ranks(module, one) == ranks else 2
 
 
@@ -317,7 +333,8 @@ def _as_distinct_values(returned: Iterable[torch.Tensor]) -> tuple[torch.Tensor,
 def _export_with_open_axes(
     module: nn.Module, images: Sequence[torch.Tensor], name: str, choices: Sequence[Sequence[int]]
 ) -> torch.export.ExportedProgram:
-    """Export the module with the first of these choices of open axes that it allows, or with none.
+    """Return the program of the module, exported with the first of these choices of open axes that it allows,
+    or with none.
 
     Raises:
         UsageError: torch.export refuses it, with its own reason.
@@ -326,6 +343,7 @@ def _export_with_open_axes(
     several = [_repeat_images(each) if each.dim() and len(each) == 1 else each for each in images]
     with _silence_torch(), export_config.patch(symbol_guard_limit_before_specialize=_MAX_GUARDS):  # type: ignore[attr-defined]
         for axes in choices if auto is not None else ():
+            # torch.export takes a batch of one for a fixed number.
             inputs = several if 0 in axes else images
             try:
                 program = _export(
@@ -333,6 +351,7 @@ def _export_with_open_axes(
                 )
             except Exception:  # the exporter's own, of many kinds
                 continue
+            # An export that has fixed the batch in spite of it does not count.
             if 0 not in axes or not isinstance(_first_shape(program)[0], int):
                 return program
         try:

@@ -47,6 +47,7 @@ def _set_in_place(steps: Sequence[LayerStep], outputs: Sequence[str]) -> tuple[L
     v2's time went into new memory. What computes the value does not need it for its gradient, so that the
     model can be trained.
     """
+    # An output counts as a read, because it must stay.
     reads = Counter(path for step in steps for path in step.inputs) + Counter(outputs)
     overwritable = {step.path for step in steps if step.layer.kind in _FREE_OUTPUTS and reads[step.path] == 1}
     return tuple(
@@ -71,6 +72,7 @@ def _refusing_foreign_pads(
         """Make the layer if torch's layers have its pads."""
         native, front = realisation.native, realisation.front
         top, bottom, left, right = native.pads
+        # An average counts pads that a rule computes as the model runs.
         counted_at_run_time = (
             realisation.counted not in (None, (0, 0, 0, 0)) and front is not None and front.rule != "explicit"
         )
@@ -91,6 +93,7 @@ def _pad_layer(front: Front, site: Site, why: str) -> Layer:
         # -inf. It compares bytes, so negative zeros stay (onnxruntime/core/optimizer/pad_fusion.cc).
         fill = -0.0
     if front.rule == "explicit":
+        # why a pad of -0.0 stands there
         zeros = "the source's pool pads with zeros; onnxruntime drops a pad of 0.0, not one of -0.0"
         return replace(constant_pad(front.pads, fill), why=zeros if str(fill) == "-0.0" else why)
     return Layer(

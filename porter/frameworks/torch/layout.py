@@ -92,8 +92,8 @@ def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str
 
 def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
     """Return the array with the same axes, because torch's order is the canonical one. A dense kernel stored
-    as a 1x1 convolution, (O, I, 1, 1), becomes (O, I), and the other way round. A parameter that is added to
-    a batch may have an axis for its images.
+    as a 1x1 convolution, (O, I, 1, 1), becomes (O, I), and the other way round. The axis for images that a
+    parameter added to a batch may have is left out, and so are the axes of one cell of a channel scale.
 
     Raises:
         MappingError: the array has another rank.
@@ -132,7 +132,9 @@ def state_keys(node: Node, layers: LayerNames | None = None) -> Mapping[str, str
 
 
 def port_keys(plan: Plan, layers: LayerNames) -> dict[tuple[str, str], tuple[str, ...]]:
-    """See porter.frameworks.dialects.PortDialect.port_keys."""
+    """Return the state_dict keys of a port by path and role; see
+    porter.frameworks.dialects.PortDialect.port_keys. `layers` names a stock class's modules, or is empty.
+    """
     return {
         (node.path, role): (key,)
         for node in plan.lowered.nodes
@@ -146,6 +148,7 @@ def module_name(path: str) -> str:
 
 
 def _roles(op: Op) -> set[str]:
+    """Return the roles of an op's tensors, and `batches`; only norms have a name for that one."""
     return {*op.tensors(1), "batches"}
 
 

@@ -18,13 +18,16 @@ LOADING = 'model.load_state_dict(safetensors.torch.load_file("model.safetensors"
 
 
 def variables(model: nn.Module) -> dict[str, Array]:
+    """Return a copy of each tensor of the state_dict, by its name."""
     return {name: to_array(tensor.detach()).copy() for name, tensor in model.state_dict().items()}
 
 
 def put(model: nn.Module, arrays: Mapping[str, Array]) -> None:
+    """Replace the tensors of these names in the module, which keeps its own types and all others."""
     tensors = {name: as_tensor(np.ascontiguousarray(array)) for name, array in arrays.items()}
     model.load_state_dict(tensors, strict=False)
 
 
 def save(model: nn.Module, folder: Path) -> None:
+    """Write the state_dict into a folder, as FILE."""
     write_safetensors(folder / FILE, variables(model))

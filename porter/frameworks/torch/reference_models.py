@@ -24,8 +24,10 @@ KEEPS_TYPES = False
 def prepare(
     make: Callable[[], Any], image: Array, checkpoint: Checkpoint | None, stored: Dtype, dtype: Dtype
 ) -> tuple[nn.Module, str]:
-    """See porter.frameworks.reference_models.GivenModels.prepare: a strict load, in which only counters of
-    batches may be missing.
+    """Make a module by `make`, in eval mode, with the tensors of `checkpoint` if it has the same by name,
+    rounded to `stored` and then in `dtype`. Return it with a few words on its weights. Only counters of
+    batches may be missing; `image` is unused, because torch's modules have their weights when they are made.
+    See porter.frameworks.reference_models.GivenModels.prepare.
     """
     import torch
 
@@ -37,7 +39,10 @@ def prepare(
 
 
 def _load(model: nn.Module, checkpoint: Checkpoint | None) -> str:
-    """Load the file's tensors strictly, and say in words which weights the model has."""
+    """Load the file's tensors into the model if the two have the same names, but for counters; otherwise the
+    model keeps its own weights. Return in words which weights it has. Raise MappingError where a tensor has
+    another shape.
+    """
     from porter.frameworks.torch.graph_module import to_tensor
 
     if checkpoint is None:
@@ -70,8 +75,10 @@ def show(
     layers: Mapping[str, Sequence[str]],
     arrays: Collection[str | int],
 ) -> Shown:
-    """See porter.frameworks.reference_models.GivenModels.show. A layer `NAME@N` is the Nth call of a module;
-    a module that is called several times is shown only so.
+    """Run the module and return its outputs and the values of `layers` by path; see
+    porter.frameworks.reference_models.GivenModels.show. A layer `NAME@N` is the Nth call of a module, from 0;
+    a module that is called several times is shown only so. `arrays` is unused: torch's maps have porter's
+    layout.
     """
     from porter.frameworks.torch.running import record, tensors_in, to_array
 
@@ -89,6 +96,7 @@ def show(
     shown = {}
     for path, tensors in values.items():
         call = layer_of[path].partition("@")[2]
+        # Without a number, the layer must have one call only.
         if len(tensors) > int(call or 0) and (call or len(tensors) == 1):
             shown[path] = to_array(tensors[int(call or 0)])
     return Shown(tuple(to_array(value) for value in tensors_in(outputs)), shown)

@@ -23,7 +23,8 @@ from porter.frameworks.torch.layout import module_name
 def run_model(
     model: GraphModule, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT
 ) -> dict[str, Array]:
-    """Run a model from graph_module.py on a batch N×C×H×W and return its values at the nodes `taps`.
+    """Run a model from graph_module.py on a batch N×C×H×W and return by path its values at the nodes `taps`;
+    maps are N×C×H×W.
 
     Args:
         cut: see porter.frameworks.PortEngine.run.
@@ -41,8 +42,9 @@ def run_model(
 def run_stock(
     model: nn.Module, batch: Array, taps: Mapping[str, str], cut: NamedArrays = UNCUT
 ) -> dict[str, Array]:
-    """Run any module as `run_model` does a port's: `taps` is path to module name, and those that the module
-    lacks are left out. RETURNED is the first tensor that the module returns.
+    """Run any module as `run_model` does a port's, and return its values by path: `taps` is path to module
+    name, and those that the module lacks are left out. RETURNED names the first tensor that the module
+    returns. In an exported program of which values cannot be cut, the cut ones are left out.
     """
     inputs = [batch]
     modules = {path: name for path, name in taps.items() if _has_module(model, name)}
@@ -53,7 +55,7 @@ def run_stock(
 
 
 def _has_module(model: nn.Module, name: str) -> bool:
-    """Say whether a model has a module of this name."""
+    """Say whether a model has a module of this name; the empty name is the model itself."""
     try:
         model.get_submodule(name)
     except AttributeError:
@@ -94,6 +96,7 @@ def record(
         """Return a hook that notes a module's tensors under a path, and replaces them where they are cut."""
 
         def hook(module: nn.Module, _inputs: Any, output: Any) -> torch.Tensor | None:
+            # Of the model itself, the first tensor; a part's output counts only if it is one.
             tensor = next(tensors_in(output), None) if module is model else output
             if isinstance(tensor, torch.Tensor):
                 # The stock ReLUs that follow work in place.
@@ -192,8 +195,11 @@ class _ReplaceDtypes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, op: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Call an op with the replaced types in its arguments."""
+        """Call an op with `kind` in place of the types in its arguments that it replaces, and return its
+        result.
+        """
         replaced = _REPLACED_DTYPES[self._kind]
+        # Positional and named arguments in one row, to be parted again below.
         given = [
             self._kind if isinstance(each, torch.dtype) and each in replaced else each
             for each in (*args, *(kwargs or {}).values())

@@ -96,6 +96,7 @@ def _rms_norm(op: ops.RmsNorm, shape: Shape) -> Layer:
 
 
 def _group_norm(op: ops.GroupNorm, shape: Shape) -> Layer:
+    """Return a GroupNorm; torch's has both a scale and a centre, or neither."""
     sizes: dict[str, PlainValue] = {"num_groups": op.groups, "num_channels": _channels(shape)}
     return Layer("GroupNorm", {**sizes, "eps": op.epsilon, "affine": op.scale or op.center})
 
@@ -106,6 +107,7 @@ def _conv_transpose(op: ops.ConvTranspose, shape: Shape) -> Layer:
     """
     window, (top, bottom, left, right) = op.window, op.cut
     padding, added = (top, left), (top - bottom, left - right)
+    # torch allows an `output_padding` below the larger of stride and dilation.
     limits = map(max, window.stride, window.dilation)
     is_native = min(padding) >= 0 and all(
         0 <= cells < limit for cells, limit in zip(added, limits, strict=True)
@@ -126,6 +128,7 @@ def _global_pool(kind: str) -> Callable[[Any, Shape], Layer]:
 
 
 def _hard_sigmoid(op: ops.HardSigmoid, shape: Shape) -> Layer:
+    """Return torch's Hardsigmoid, with a slope of 1/6 and an offset of 0.5, otherwise porter's own."""
     if (op.slope, op.offset) == (1 / 6, 0.5):
         return Layer("Hardsigmoid")
     return Layer("HardSigmoid", {"slope": op.slope, "offset": op.offset})
@@ -141,6 +144,7 @@ def _block_layer(kind: str, factor: str) -> Callable[[Any, Shape], Layer]:
 
 
 def _upsample(op: ops.Upsample, shape: Shape) -> Layer:
+    """Return an Upsample to the nearest cell, by torch's older mode where its rounding is exact."""
     mode = "nearest" if max(op.rows, op.columns) <= _MAX_NEAREST_FACTOR else "nearest-exact"
     return Layer("Upsample", {"scale_factor": pair((op.rows, op.columns)), "mode": mode})
 
@@ -156,6 +160,7 @@ def _resize(op: ops.Resize, shape: Shape) -> Layer:
         {"scale_factor": pair(tuple(map(_as_integer, op.scale)))} if op.scale else {"size": op.size}
     )
     fractions = [_nearest_fraction(scale) for scale in op.scale]
+    # A resize to a stated size has no scale, and so no fractions.
     is_no_fraction = any(parts.denominator > _MAX_DENOMINATOR for parts in fractions)
     mode = None
     if not is_no_fraction:
@@ -164,6 +169,7 @@ def _resize(op: ops.Resize, shape: Shape) -> Layer:
         return Layer("Upsample", {**target, "mode": mode})
     if mode is not None:
         return Layer("Upsample", {**target, "mode": mode, "align_corners": op.coordinates == "align_corners"})
+    # the new size, or each scale as numerator and denominator
     cells: Any = op.size or tuple(parts.as_integer_ratio() for parts in fractions)
     arguments: dict[str, PlainValue] = {"mode": op.mode, "coordinates": op.coordinates, "cells": cells}
     return Layer(
@@ -325,6 +331,7 @@ def _max_pool(op: ops.MaxPool, channels: int, realisation: Realisation) -> Layer
 def _avg_pool(op: ops.AvgPool, channels: int, realisation: Realisation) -> Layer:
     """Return an AvgPool2d, or one of porter's own where torch cannot count the cells of the average."""
     front, window = realisation.front, _window(op.window)
+    # torch would count all pads of a layer in front, or none of its own.
     if realisation.counted is not None and front is not None:
         if front.rule != "explicit":
             return Layer("SameAvgPool2d", {**window, "lower": front.rule == "same_lower"})
@@ -349,6 +356,7 @@ def constant_pad(pads: Pads, fill: float) -> Layer:
     arguments: dict[str, PlainValue] = {"padding": torch_pads(pads)}
     return (
         Layer("ZeroPad2d", arguments)
+        # as text, because -0.0 == 0.0, and it must stay
         if str(fill) in ("0", "0.0")
         else Layer("ConstantPad2d", {**arguments, "value": fill})
     )
@@ -374,6 +382,9 @@ def _window(window: Window) -> dict[str, PlainValue]:
 
 
 def _padding(realisation: Realisation) -> dict[str, PlainValue]:
+    """Return the argument `padding` from the native pads, which are alike on both sides: top is bottom, left
+    is right.
+    """
     top, _, left, _ = realisation.native.pads
     return {"padding": pair((top, left))}
 

@@ -23,6 +23,7 @@ def state_arrays(graph: Graph, tensors: Tensors) -> dict[str, Array]:
     channels = channels_of(graph)
     fills = fillings(graph, tensors)
     state: dict[str, Array] = {}
+    # Only first calls of layers have tensors.
     for node in map(graph.by_path.__getitem__, graph.calls):
         arrays = tensors.get(node.path, {})
         for role, key in state_keys(node).items():
@@ -51,6 +52,8 @@ def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
         for node in graph.nodes
         for role, key in state_keys(node).items()
         if (
+            # Of gamma and beta, what the op lacks; of counters, what the source lacks. All else comes from
+            # the source.
             role not in shapes[node.path]
             if role in ("gamma", "beta")
             else role == "batches" and role not in tensors[node.path]
@@ -73,6 +76,7 @@ def canonical_tensors(graph: Graph, state: NamedArrays, layers: LayerNames | Non
     for node in graph.nodes:
         for role, key in state_keys(node, layers).items():
             expected = () if role == "batches" else shapes[node.path].get(role)
+            # What only torch's layer has, and a counter that the file lacks.
             if expected is None or (role == "batches" and key not in state):
                 continue
             array = state.get(key)

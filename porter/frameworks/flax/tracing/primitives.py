@@ -83,6 +83,7 @@ def _divide(writer: Writer, operation: JaxEquation) -> str:
 
 
 def _alias(writer: Writer, operation: JaxEquation) -> str:
+    """Return the operation's input as its value, because it changes no number."""
     return writer.same_value(operation.source, operation.outputs[0])
 
 
@@ -97,6 +98,7 @@ def _reshape(writer: Writer, operation: JaxEquation) -> str:
 
 
 def _squeeze(writer: Writer, operation: JaxEquation) -> str:
+    """Write a squeeze of these axes; without any, the value itself."""
     axes = operation.params["dimensions"]
     value = writer.full_value(operation.source)
     return writer.add_node("Squeeze", value, writer.add_integers(*axes)) if axes else value
@@ -172,6 +174,7 @@ def _product(writer: Writer, operation: JaxEquation) -> str:
     first_letters = [next(letters) for _ in range(ranks[0])]
     second_letters = [""] * ranks[1]
     for first_axis, second_axis in (*zip(left, right, strict=True), *zip(both_left, both_right, strict=True)):
+        # Axes that are summed over, or that both values have, share a letter.
         second_letters[second_axis] = first_letters[first_axis]
     second_letters = [letter or next(letters) for letter in second_letters]
     output_letters = [first_letters[axis] for axis in both_left]
@@ -215,9 +218,11 @@ def _select(writer: Writer, operation: JaxEquation) -> str | None:
         return None
     condition, if_false, if_true = operation.inputs
     not_equal = writer.find_producer(condition, "ne")
+    # x != x
     if not_equal is not None and not_equal.source == not_equal.inputs[1]:
         return writer.full_value(if_false)
     constant = writer.constant(condition)
+    # A condition that is the same everywhere chooses one of the two.
     if constant is not None and np.all(constant == np.ravel(constant)[0]):
         return writer.full_value(if_true if np.ravel(constant)[0] else if_false)
     return writer.add_node(
@@ -318,11 +323,13 @@ def _distance_from_end(end: PerTrace, size: Any) -> int | None:
         end_here - size_here
         for end_here, size_here in zip(end.at, in_each_trace(size, len(end.at)), strict=True)
     }
+    # A distance of 0 would be the first cell.
     return None if len(distances) > 1 or max(distances) > 0 else int(min(distances)) or 2**62
 
 
 def _reverse(writer: Writer, operation: JaxEquation) -> str:
     """Write a reversal of axes as a Slice that runs backwards."""
+    # From the last cell to before the first one; only a number beyond all cells says that.
     cut = [(int(axis), -1, -(2**62), -1) for axis in operation.params["dimensions"]]
     return str(_add_slice(writer, writer.full_value(operation.source), cut, ()))
 
@@ -349,8 +356,10 @@ def _gather(writer: Writer, operation: JaxEquation) -> str | None:
     if is_open(indices) or numbers.operand_batching_dims:
         return None
     indices = np.asarray(indices)
+    # Other axes are taken whole.
     if any(size != sizes[axis] for axis, size in enumerate(slice_sizes) if axis not in indexed_axes):
         return None
+    # A single place: a block of cells from there on.
     if indices.ndim == 1:
         cut = [
             (axis, int(start), int(start) + slice_sizes[axis], 1)
@@ -369,6 +378,7 @@ def _gather(writer: Writer, operation: JaxEquation) -> str | None:
     value = writer.add_node(
         "Gather", writer.full_value(source), writer.add_integers(*map(int, indices[:, 0])), axis=axis
     )
+    # The axis of the result that the indices make.
     target_axis = next(start for start in range(len(sizes)) if start not in numbers.offset_dims)
     order = [each for each in range(len(sizes)) if each != axis]
     return (

@@ -29,14 +29,16 @@ def write_mean(writer: Writer, operation: JaxEquation) -> str | None:
 
 
 def _reduce_as(writer: Writer, operation: JaxEquation, summed: JaxEquation, kind: str, source: str) -> str:
-    """Add an operator over the axes of a sum in place of what is computed from the sum, which may have got
-    its axes back with one cell.
+    """Add an operator over the axes of the sum `summed` in place of `operation`, which is computed from that
+    sum, and return its value. The sum may have got its axes back with one cell, and the value has them too.
     """
     axes = tuple(int(axis) for axis in summed.params["axes"])
     reduced, top = writer.add_reduction(kind, source, axes), operation.source
     kept_shape = tuple(1 if axis in axes else size for axis, size in enumerate(writer.shape(source)))
+    # The axes are left out here, and stand with one cell in the model until something reads the value.
     if writer.shape(top) == writer.shape(summed.outputs[0]):
         writer.kept_axes[operation.outputs[0]] = axes
+    # Reshaped to anything else than axes of one cell.
     elif writer.shape(top) != kept_shape:
         return writer.add_node("Reshape", reduced, writer.add_sizes(writer.shape(top), kept_shape))
     return reduced
@@ -71,8 +73,9 @@ def _source_of_mean(writer: Writer, name: str) -> tuple[str, tuple[int, ...]] | 
 
 
 def _source_of_variance(writer: Writer, name: str) -> tuple[str, tuple[int, ...]] | None:
-    """Return, as `_source_of_mean` does, the value that this one is the variance of: the mean of the squares
-    of distances from the mean, or the mean of the squares less the square of the mean.
+    """Return, as `_source_of_mean` does, the value that this one is the variance of, and over which axes;
+    None if it is no variance. It is the mean of the squares of distances from the mean, or the mean of the
+    squares less the square of the mean, as a max of 0 and the difference.
     """
     clamped = writer.find_producer(name, "max")
     difference = clamped and writer.find_producer(clamped.inputs[1], "sub")
@@ -80,6 +83,7 @@ def _source_of_variance(writer: Writer, name: str) -> tuple[str, tuple[int, ...]
     source = mean_of_squares and _root_of_square(writer, mean_of_squares[0])
     if mean_of_squares is None or source is None or difference is not None:
         return (source, mean_of_squares[1]) if mean_of_squares and source else None
+    # The squares are of `x - mean(x)`, over the same axes.
     centred = writer.producers.get(source)
     source_of_mean = (
         _source_of_mean(writer, centred.inputs[1]) if centred is not None and centred.name == "sub" else None
@@ -95,6 +99,7 @@ def write_group_norm(writer: Writer, operation: JaxEquation) -> str | None:
     """Write (x - mean) / sqrt(variance + epsilon), times a scale, as a group norm if both are of groups of
     channels, as nnx.GroupNorm computes it; None for any other product.
     """
+    # Either factor may be the one with the root.
     for centred_name, factor_name in (operation.inputs, operation.inputs[::-1]):
         centred, product = writer.producers.get(centred_name), writer.producers.get(factor_name)
         factors = [*product.inputs] if product is not None and product.name == "mul" else [factor_name]
@@ -109,8 +114,8 @@ def write_group_norm(writer: Writer, operation: JaxEquation) -> str | None:
 
 
 def _add_group_norm(writer: Writer, difference: JaxEquation, root: str) -> str | None:
-    """Add the operators of x - mean over the root, without a scale; None if the mean and the variance are not
-    those of groups of x.
+    """Add the operators of (x - mean) / root, where `difference` is x - mean and `root` the rsqrt of a
+    variance, and return their value, without a scale. None if mean and variance are not those of groups of x.
     """
     source, mean = difference.inputs
     rank = len(writer.shape(source))
@@ -135,6 +140,7 @@ def _add_group_norm(writer: Writer, difference: JaxEquation, root: str) -> str |
     ):
         return None
     if (
+        # Over rows, columns and the channels of a group, all but the axis of groups, which is last but one.
         source_of_mean[1] != (*range(1, rank - 1), rank)
         or {*writer.shape(mean)[1:-1]} - {1}
         or isinstance(groups, PerTrace)
@@ -152,7 +158,7 @@ def _add_group_norm(writer: Writer, difference: JaxEquation, root: str) -> str |
 
 
 def is_cell_count(writer: Writer, name: str, sizes: Sequence[int | PerTrace]) -> bool:
-    """Say whether a value is the number of cells of these sizes, at each size."""
+    """Say whether a value is the number of cells of these sizes, at each size that was traced."""
     number = writer.constant(name)
     count = max((len(each.at) for each in (number, *sizes) if isinstance(each, PerTrace)), default=1)
     products = map(math.prod, zip(*(in_each_trace(size, count) for size in sizes), strict=True))

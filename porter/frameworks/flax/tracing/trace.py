@@ -101,6 +101,7 @@ class Traced:
         size has the same ones.
         """
         name = stem
+        # A number always follows, and names of variables are taken.
         while name == stem or name in self.shapes:
             name = f"{stem}_{self._counts.setdefault(stem, 0)}"
             self._counts[stem] += 1
@@ -175,8 +176,9 @@ _abstract_array: Any = jax.ShapeDtypeStruct
 
 
 def _add_equations(traced: Traced, jaxpr: Any, constants: Sequence[Any], inputs: Sequence[str]) -> list[str]:
-    """Add the equations of a jaxpr, with those of the jaxprs that it calls, and return the names of its
-    outputs.
+    """Add the equations of a jaxpr to `traced`, with those of the jaxprs that it calls in their place, and
+    return the names of its outputs. Short scans are unrolled; casts between real types are left out, and
+    noted if they round.
     """
     names = dict(zip(jaxpr.invars, inputs, strict=True))
 
@@ -220,7 +222,9 @@ def _add_equations(traced: Traced, jaxpr: Any, constants: Sequence[Any], inputs:
 
 
 def _unroll_scan(scan: Any) -> Any:
-    """Return the jaxpr of a scan's steps one after the other."""
+    """Return the jaxpr of a scan's steps one after the other. A scan has constants, values that each step
+    hands to the next (`carry`), and arrays of which each step takes a row and gives one.
+    """
     step, count = jax.extend.core.jaxpr_as_fun(scan.params["jaxpr"]), scan.params["length"]
     constants, carried = scan.params["num_consts"], scan.params["num_carry"]
 
@@ -232,6 +236,7 @@ def _unroll_scan(scan: Any) -> Any:
             row = [jax.lax.index_in_dim(each, index, keepdims=False) for each in rows]
             carry[:], outputs = _split_at(step(*values[:constants], *carry, *row), carried)
             for each, value in zip(stacked_rows, outputs, strict=True):
+                # The rows of a scan that runs backwards have the order of its inputs.
                 each.insert(0 if scan.params["reverse"] else count, value)
         return [*carry, *map(jnp.stack, stacked_rows)]
 
@@ -284,6 +289,7 @@ def _merge_values(values: Sequence[Any]) -> Any:
         isinstance(each, tuple) and len(each) == len(first) for each in values
     ):
         parts = [_merge_values(each) for each in zip(*values, strict=True)]
+        # a named tuple, or a plain one
         return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
     are_equal = all(np.shape(each) == np.shape(first) and np.array_equal(each, first) for each in values)
     return first if are_equal else PerTrace(tuple(values))

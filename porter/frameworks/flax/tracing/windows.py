@@ -25,6 +25,7 @@ def write_average(writer: Writer, top: str, bottom: str) -> str | None:
     if is_cell_count(writer, bottom, window):
         return write_pool(writer, sums, "AveragePool", count_include_pad=1)
     counts = writer.producers.get(bottom)
+    # The counts of real cells are the same sums of a map of ones.
     ones: Any = writer.constant(counts.source) if counts is not None else None
     counts_real_cells = (
         counts is not None
@@ -83,13 +84,14 @@ def _pad_attributes(
     strides: Sequence[int],
     dilations: Sequence[int],
 ) -> dict[str, Any] | None:
-    """Return the attributes of a window's pads: numbers, or at open sizes the rule of SAME; None where ONNX
-    cannot state them.
+    """Return the attributes of a window's pads: numbers, or where these differ between sizes or sides and
+    follow it at each traced size, the rule SAME. None where ONNX cannot state them: negative or open numbers.
     """
     if not has_open(pads) and min(min(pair) for pair in pads) < 0:
         return None
     count = max((len(size.at) for size in sizes if isinstance(size, PerTrace)), default=1)
     reach = [(cells - 1) * dilation + 1 for cells, dilation in zip(window, dilations, strict=True)]
+    # The pads of each axis at each traced size.
     stated = [
         *zip(*(zip(*(in_each_trace(end, count) for end in pair), strict=True) for pair in pads), strict=True)
     ]
@@ -148,14 +150,17 @@ def _add_conv_transpose(
     pads, dilations = operation.params["padding"], operation.params["rhs_dilation"]
     if steps["group"] != 1 or {*operation.params["window_strides"]} != {1} or has_open(pads):
         return None
+    # A transposed convolution cuts off what its pads lack of the kernel's reach.
     reach = [(cells - 1) * dilation for cells, dilation in zip(kernel, dilations, strict=True)]
     cuts = [[reach[axis] - int(pad[end]) for axis, pad in enumerate(pads)] for end in (0, 1)]
+    # More pads at the end than the reach: cells are added there.
     output_padding = [max(-last, 0) for last in cuts[1]]
     if min(cuts[0]) < 0 or any(
         extra >= step for extra, step in zip(output_padding, operation.params["lhs_dilation"], strict=True)
     ):
         return None
     axes = [2 + axis for axis in range(len(kernel))]
+    # Start, end and step of a Slice that flips the kernel.
     backwards = [writer.add_integers(*[number] * len(axes)) for number in (-1, -(2**62), -1)]
     flipped = writer.add_node(
         "Slice", weights, backwards[0], backwards[1], writer.add_integers(*axes), backwards[2]

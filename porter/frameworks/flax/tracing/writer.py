@@ -63,12 +63,16 @@ class Writer:
         self.owners = {name: name.rpartition(".")[0].replace(".", "/") for name in self.traced.variables}
 
     def write(self, operation: JaxEquation) -> None:
-        """Add the operators that compute an operation's values, unless it is one of constants only."""
+        """Add the operators that compute an operation's values, and note them; constants of constants are
+        computed instead. What ONNX has no operator for is a node of the domain FOREIGN.
+        """
         for name in operation.outputs:
             self.producers[name] = operation
         if self._fold_constants(operation):
             return
+        # The layer whose variable it reads names its nodes.
         title = next((self.owners[name] for name in operation.inputs if name in self.owners), "")
+        # What is made of variables only still belongs to their layer.
         if title and all(name in self.owners or name in self.traced.constants for name in operation.inputs):
             self.owners.update(dict.fromkeys(operation.outputs, title))
         before = len(self.nodes)
@@ -193,8 +197,9 @@ class Writer:
         return self.broadcastable_value(name)
 
     def broadcastable_inputs(self, operation: JaxEquation) -> list[str]:
-        """Return the inputs of an operator of each number, which itself repeats axes of one cell; its value
-        keeps the axes that all inputs keep.
+        """Return the inputs of an operator of each number, which itself repeats axes of one cell. Where all
+        inputs that have axes lack the same ones after a sum, they keep them with one cell, and so does the
+        value; otherwise these axes are left out. If no input has all cells, all get theirs.
         """
         names, (output,) = operation.inputs, operation.outputs
         axes = {self.kept_axes.get(name) for name in names if self.shape(name)}
@@ -204,6 +209,7 @@ class Writer:
         else:
             for name in filter(self.kept_axes.__contains__, names):
                 self.full_value(name)
+        # One input has all cells, so the operator repeats the others.
         if self.shape(output) in [self.shape(name) for name in names if name not in self.unexpanded]:
             return [*map(self.broadcastable_value, names)]
         return (
@@ -218,7 +224,9 @@ class Writer:
         return reduced
 
     def same_value(self, source: str, output: str) -> str:
-        """Return the value of another traced one of the same shape, as the value of `output` too."""
+        """Return the model's value for `source` as that of `output` too, a traced value of the same shape: it
+        may lack the same cells, and have the same axes of one cell.
+        """
         if source in self.unexpanded:
             self.unexpanded.add(output)
         if source in self.kept_axes:
@@ -294,7 +302,7 @@ def is_open(number: Any) -> bool:
 
 
 def has_open(value: Any) -> bool:
-    """Say whether a value is, or has in it, one that differs between the traces."""
+    """Say whether a value is, or holds in tuples or lists, one that differs between the traces."""
     return isinstance(value, PerTrace) or (isinstance(value, tuple | list) and any(map(has_open, value)))
 
 
@@ -303,7 +311,7 @@ Write = Callable[[Writer, JaxEquation], "str | list[str] | None"]
 
 
 def elementwise(kind: str, *attributes: tuple[str, Any]) -> Write:
-    """Return what writes an operator of each number, whose inputs may have axes of one cell."""
+    """Return what writes an operator `kind` of each number, whose inputs may have axes of one cell."""
 
     def write_operator(writer: Writer, operation: JaxEquation) -> str:
         return writer.add_node(kind, *writer.broadcastable_inputs(operation), **dict(attributes))

@@ -73,5 +73,6 @@ def _copy_member(content: IO[bytes], archive: ZipFile, name: str, size: int) -> 
 def _zip_member(name: str) -> ZipInfo:
     """Return a member's entry with the earliest time, so that the same content gives the same bytes."""
     member = ZipInfo(name, _EPOCH)
+    # the rights of a file, as Unix has them
     member.external_attr = 0o644 << 16
     return member

@@ -16,10 +16,14 @@ from porter.graph.ops import CHANNELS_LAST
 
 
 def _rearrange(node: KerasNode[ops.Rearrange]) -> CallValue:
-    """State a rearrangement as Keras's Reshape, which finds one open size, and Permute."""
+    """State a rearrangement as Keras's Reshape, which finds one open size, and Permute, or as an Identity
+    where nothing moves. Raise GraphError where a Reshape would have to find two.
+    """
     value = node.value
     shape = tuple(
-        value.shape[1:][CHANNELS_LAST.index(axis) if node.of_map else axis] for axis in range(value.ndim - 1)
+        # porter's order of axes, of a value whose channels are last
+        value.shape[1:][CHANNELS_LAST.index(axis) if node.of_map else axis]
+        for axis in range(value.ndim - 1)
     )
     steps = node.op.steps(shape, node.of_map, channels_last=True)
     for number, (reshapes, sizes_or_axes) in enumerate(steps, 1):
@@ -54,6 +58,7 @@ def _attention(node: KerasNode[ops.Attention]) -> CallValue:
     """
     parts = list(node.inputs)
     if len(node.inputs) == 1:
+        # One value holds query, key and value one behind the other.
         channels = node.value.size(-1) // 3
         parts = [
             node.step(part, "getitem", node.value, (..., slice(channels * index, channels * (index + 1))))
@@ -130,6 +135,7 @@ def _times_array(node: KerasNode[Op], sizes: Sequence[int], value: CallValue) ->
         if size not in (1, own_size):
             value = node.step("wide", "repeat", value, size, axis=axis)
     letters = "abcdefgh"[: len(sizes)]
+    # An axis of one cell is not an axis of the weight; a weight of a single number keeps the last.
     letters_of_weight = (
         "".join(letter for letter, size in zip(letters, sizes, strict=True) if size != 1) or letters[-1]
     )
@@ -142,6 +148,7 @@ def _times_array(node: KerasNode[Op], sizes: Sequence[int], value: CallValue) ->
 def _tokens(node: KerasNode[ops.Tokens]) -> CallValue:
     """State trained tokens before those of a value, as ones that a layer multiplies."""
     value = node.value
+    # One token, of any numbers, to be replaced by ones.
     cell = node.step("cell", "max", value, axis=1, keepdims=True)
     tokens = _times_array(node, (node.op.count, value.size(2)), node.step("ones", "ones_like", cell))
     return node.under("joined").layer("Concatenate", [tokens, value], axis=1)

@@ -21,7 +21,8 @@ from porter.graph.plan import Plan
 
 
 def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device: str = "cpu") -> Any:
-    """Build a `keras.Model` of what `state_model` states; several outputs are a list.
+    """Build and return a `keras.Model` of what `state_model` states, in `dtype` on `device`; several outputs
+    are a list. A Runner is attached, by which `run` reads its values.
 
     Raises:
         MappingError, GraphError: as `state_model`; or the chain of layers is too deep, or this version of
@@ -112,8 +113,8 @@ class _Caller:
         return type(value)(map(self._fill_arguments, value)) if isinstance(value, list | tuple) else value
 
     def _set_initializer(self, layer: Any, call: KerasCall, variable: str, array: Array) -> bool:
-        """Let a variable begin with its numbers instead of random ones. Return False if its class begins it
-        with ones in any case.
+        """Let a variable begin with its numbers instead of random ones, by an initializer that gives them,
+        and return True. Return False if the layer has no initializer for it, so that it is assigned later.
         """
         of_channels = call.kind == "DepthwiseConv2D" and variable == "kernel"
         attribute = "depthwise_initializer" if of_channels else f"{variable}_initializer"

@@ -37,7 +37,9 @@ def model_config(statement: Statement) -> dict[str, Any]:
 
 
 def _history(statement: Statement, symbol: CallValue) -> list[Any]:
-    """Return where a value comes from: the name of its layer, which call of it, and which of its values."""
+    """Return where a value comes from: the name of its layer, which call of it, and which of its values,
+    always the first.
+    """
     return [*statement.call_of(symbol), 0]
 
 
@@ -79,7 +81,10 @@ def _serialized_object(
 
 
 def _serialize(statement: Statement, value: Any) -> Any:
-    """Serialize an argument as Keras does (keras/src/saving/serialization_lib.py, serialize_keras_object)."""
+    """Return an argument as Keras serializes it (keras/src/saving/serialization_lib.py,
+    serialize_keras_object): a value of the model by its history, arrays, slices and `...` by a class,
+    sequences as lists, and anything else as it is.
+    """
     match value:
         case CallValue():
             history = {

@@ -48,7 +48,9 @@ def model_source(plan: Plan, names: Mapping[str, str] | None = None) -> str:
 
 
 def _head_with_imports(docstring: str, norms: str, body: str) -> str:
-    """Write the docstring and the imports of model.py, only those that its body needs."""
+    """Return the docstring, the imports that the body needs, and the norms that have names, as the first
+    lines of model.py.
+    """
     functional = "from torch.nn import functional as F\n" if "F." in body else ""
     standard = "".join(f"import {name}\n" for name in ("math", "re") if re.search(rf"\b{name}\.", body))
     standard += "from collections import OrderedDict\n" if "chain(" in body else ""

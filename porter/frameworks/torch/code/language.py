@@ -36,7 +36,10 @@ _MODULE_ATTRIBUTES = (
 
 
 def _function_call(function: str, inputs: Sequence[Expression]) -> Expression:
-    """Write the expression of a function of FUNCTIONS of these values."""
+    """Return the expression of a function of FUNCTIONS of these values: `torch.cat([a, b], 1)`, a function of
+    one value, `torch.maximum(a, b)`, values with an operator between them, or a reduction `x.mean(2,
+    keepdim=True)`.
+    """
     if function == "concat":
         return Bracketed("torch.cat", (Item(Bracketed("", tuple(map(Item, inputs)), "[]")), Item("1")))
     if function in OF_NUMBERS:
@@ -53,11 +56,14 @@ def _function_call(function: str, inputs: Sequence[Expression]) -> Expression:
 
 
 def _constructor_call(kind: str, texts: Mapping[str, Expression], name: str | None) -> Expression:
-    """Write the call that makes a layer, with the arguments that are not at torch's defaults."""
+    """Return the call that makes a layer, with the arguments that are not at torch's defaults; a global pool
+    is a Sequential. A norm that has a name of its own is called by that `name`.
+    """
     if kind in GLOBAL_POOLS:
         return call("nn.Sequential", f"nn.{GLOBAL_POOLS[kind]}(1)", "nn.Flatten()")
     defaults = {slot: literal(value) for slot, value in DEFAULTS.get(kind, {}).items()}
     positional = POSITIONAL.get(kind, ())
+    # As people write it: the argument `stride` of a class is passed on by its place.
     if texts.get("stride") == "stride" and positional[-1:] == ("kernel_size",):
         positional = (*positional, "stride")
     named = {

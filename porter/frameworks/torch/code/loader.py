@@ -31,8 +31,8 @@ def renamed(tensors):
 
 
 def loader_code(names: Mapping[str, str]) -> str:
-    """Write the function `load` and those that it needs. `names` are modules with another name in the file:
-    that name to the name here.
+    """Return the text of the function `load` and of those that it needs. `names` are modules with another
+    name in the file: that name to the name here.
     """
     if not names:
         return _LOAD_FUNCTION
