@@ -87,7 +87,8 @@ class Forward:
 
         In torch:
 
-            for index in range(17):         x = self.get_submodule(f"block{index}")(x)
+            for index in range(17):
+                x = self.get_submodule(f"block{index}")(x)
         """
         names, pattern, numbers = self.runs[part.name]
         self._write_pending()

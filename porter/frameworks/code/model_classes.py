@@ -188,7 +188,7 @@ class _Classes:
             **{name: vector for name, vector in given.items() if vector != channels},
             "channels": channels,
         }
-        # Where a loop makes all uses, its call states every argument, so defaults would only hide some.
+        # Where a loop makes all uses, its one call states the arguments, so defaults would save nothing.
         in_a_row = len(uses) >= SHORTEST and all(use.path in self.in_rows for use in uses)
         known = Known(self.language, self.by_name, self.norms)
         written_class = write_class(self._free_name(block), template, given, known, defaults=not in_a_row)

@@ -119,6 +119,7 @@ def _without_reshapes(graph: Graph, steps: Sequence[LayerStep], language: Langua
     for step in steps:
         source = by_path.get(step.inputs[0])
         if (
+            # A map of features that only this reads, behind a pool that can keep its map.
             step.layer == language.of_map
             and step.path not in graph.outputs
             and source is not None
@@ -165,18 +166,26 @@ class _Nesting:
         self.inside: dict[str, list[LayerStep]] = {}
         """The steps in each container, by its path."""
         for step in steps:
+            # each container around the step
             for end in (index.start() for index in re.finditer("/", step.path)):
                 self.inside.setdefault(step.path[:end], []).append(step)
         groups = [tuple(call.path for call in calls) for calls in graph.calls.values() if len(calls) > 1]
         self.calls = {path: group for group in groups for path in group}
         """The calls of each layer that is called several times, by the path of each."""
+        # Who reads each value, by path; "" stands for whoever reads the outputs.
         self.readers: dict[str, set[str]] = {path: {""} for path in graph.outputs}
         for step in steps:
             for source in step.inputs:
                 self.readers.setdefault(source, set()).add(step.path)
 
     def body(self, prefix: str, steps: list[LayerStep], source: str, outputs: Sequence[str]) -> Body:
-        """Return the module of these steps, with its parts by the names that they have in it."""
+        """Return the module of these steps, with its parts by the names that they have in it.
+
+        Args:
+            prefix: the path of the container, with a slash behind it; empty for the model.
+            source: the path of the only value that the steps read from outside.
+            outputs: the paths of the values that the module gives.
+        """
         placed = self._place_parts(prefix, steps)
         names = {**self.arguments, source: ENTRY, **{part.output: part.name for part in placed}}
         called = {part.path: part.name for part in placed}
@@ -191,13 +200,16 @@ class _Nesting:
         return Body(prefix.rstrip("/"), source, parts, tuple(names[path] for path in outputs))
 
     def _place_parts(self, prefix: str, steps: list[LayerStep]) -> list[_PlacedPart]:
-        """Return the parts of a module: single layers, and modules of the layers that one path leads to."""
+        """Return the parts of a module in the order of the graph: single layers, and modules of the layers
+        that one path leads to. Where these cannot be a module, their parts stand here, under dotted names.
+        """
         groups: dict[str, list[LayerStep]] = {}
         for step in steps:
             groups.setdefault(step.path.removeprefix(prefix).split("/")[0], []).append(step)
         placed: list[_PlacedPart] = []
         for name, members in groups.items():
             path = prefix + name
+            # A path may be a layer and hold others: then it is no module of theirs.
             itself = [step for step in members if step.path == path]
             inside = [step for step in members if step.path != path]
             for step in itself:
@@ -214,7 +226,10 @@ class _Nesting:
         return sorted(placed, key=lambda part: part.place)
 
     def _make_module(self, path: str, steps: list[LayerStep]) -> _PlacedPart | None:
-        """Return the steps as one module; None if they read or give several values."""
+        """Return the steps of a container as one part: a block's module, a chain, a single layer, or another
+        call of a module. None if they read or give several values, if only parts of the container are called
+        elsewhere, or if they are neither a block nor a chain.
+        """
         within = {step.path for step in steps}
         sources = {source for step in steps for source in step.inputs} - within
         outputs = [inner for inner in within if self.readers.get(inner, set()) - within]
@@ -225,6 +240,7 @@ class _Nesting:
         called = self._called_container(path, steps)
         if called is None:
             return None
+        # The container is another call of that module, which has to be one.
         if called != path:
             first = self._make_module(called, self.inside[called])
             return first and _PlacedPart("", path, Reuse(called), (source,), output, place)
@@ -236,6 +252,7 @@ class _Nesting:
             body = replace(body, block=scope.block, arguments=scope.arguments)
         elif not chain:
             return None
+        # A chain of one layer without tensors needs no module around it.
         elif len(body.parts) == 1 and self._has_no_tensors(body.parts[0].content):
             part = body.parts[0]
             return _PlacedPart("", path, part.content, (source,), output, place)
@@ -257,19 +274,23 @@ class _Nesting:
         """
         within = {step.path for step in steps}
         groups = [self.calls[inner] for inner in within if inner in self.calls]
+        # A layer whose calls are not all within this container.
         crossing = next((group for group in groups if not within.issuperset(group)), ())
         if not crossing:
             return path
         names = [inner.removeprefix(path) for inner in within.intersection(crossing)]
+        # The paths around the other calls: what is left of them without the layer's own name.
         containers = {
             path,
             *(other.removesuffix(name) for other in crossing for name in names if other.endswith(name)),
         }
         for group in groups:
             own = {inner.removeprefix(path) for inner in within.intersection(group)}
+            # Every layer has to be called in each of the containers.
             if set(group) != {around + name for around in containers for name in own}:
                 return None
         flow = self._flow_key(path)
+        # The module is in the container whose layers are first calls.
         holders = {self.steps[inner].shares or inner for group in groups for inner in group}
         if any(self._flow_key(around) != flow for around in containers):
             return None
@@ -350,6 +371,7 @@ def _is_numbered(parts: Sequence[Part]) -> bool:
 
 
 def _word(name: str) -> str:
+    """Return a name without its number: `unit` of `unit1`."""
     return name.rstrip("0123456789")
 
 
@@ -360,14 +382,17 @@ def _with_rows(body: Body, language: Language) -> Body:
     reads = Counter([*body.outputs, *(name for part in body.parts for name in part.inputs)])
     again = {_word(part.content.part) for part in body.parts if isinstance(part.content, Reuse)}
     names = {part.name for part in body.parts}
+    # By the last part of a row, which others read, the row's name.
     rows = dict[str, str]()
     parts = list[Part]()
     for word, group in groupby(body.parts, lambda part: _word(part.name)):
         members = list(group)
         first, last, name = members[0], members[-1], f"{word.rstrip('_')}s"
+        # Each part reads the one before it, and nothing else does.
         follows = all(
             after.inputs == (before.name,) and reads[before.name] == 1 for before, after in pairwise(members)
         )
+        # No part, word of modules or further call has the row's name.
         free = (
             name.isidentifier()
             and name not in names | language.of_modules | language.reserved

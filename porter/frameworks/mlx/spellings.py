@@ -58,8 +58,8 @@ def _norm(kind: str, size: str = "dims") -> Callable[[Any, Shape], Layer]:
         # MLX has a scale wherever it has an offset; see porter.frameworks.mlx.layout.variables.
         affine: dict[str, PlainValue] = {"affine": op.scale or op.center}
         if isinstance(op, ops.LayerNorm):
-            # A layer norm alone may have a scale without an offset; without a scale `affine` is off, or an
-            # offset stands beside it.
+            # A layer norm may have a scale without an offset. Where it has neither, `affine` is off, and
+            # `bias` stays at its default.
             affine |= {"bias": op.center or not op.scale}
         # Its own way takes every n-th channel as a group.
         affine |= {"pytorch_compatible": True} if isinstance(op, ops.GroupNorm) else {}

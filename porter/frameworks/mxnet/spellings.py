@@ -139,7 +139,9 @@ def _response_norm(node: MxnetNode[ops.LocalResponseNorm]) -> None:
 
 
 def _softplus(node: MxnetNode[ops.Softplus]) -> None:
-    """Add a softrelu. Raise GraphError for a softplus that is not cut: MXNet gives x above 20."""
+    """Add a softrelu. Raise GraphError for a softplus that is not cut, because MXNet's softrelu gives x
+    itself where x is above 20.
+    """
     if not node.op.cut:
         raise GraphError("MXNet's softrelu is x above 20, not log(1 + exp(x))", where=node.path)
     node.result("Activation", *node.inputs, act_type="softrelu")

@@ -301,8 +301,8 @@ class NetDestination(ABC, Generic[M]):
         return {name: digest(folder / name) for name in (self.MODEL_FILE, self.NET_FILE)}
 
     def read_port(self, folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
-        """Read the tensors of a port that `write` wrote, in porter's axis order. The net's text must state
-        the net of the plan, but for names and sizes that no plan decides. `layers` is unused.
+        """Read the tensors of a port that `write` wrote, in porter's axis order, by path and role. The net's
+        text must state the net of the plan, but for what no plan decides, such as facts. `layers` is unused.
 
         Raises:
             FileError: a file is missing or damaged, or the net is another than the plan's.

@@ -39,9 +39,9 @@ def classifier(model: Any, protocol: Preprocess, device: str, how: Run, tap: str
 def _keras_classifier(
     model: Any, protocol: Preprocess, device: str, allow_tf32: bool, tap: str | None
 ) -> Classifier:
-    """Return a classifier of photos that runs a Keras model on TensorFlow's `device`, pixels included,
-    compiled for each size of image. Its logits are the value called `tap`, a layer's name, or else the first
-    output.
+    """Return a classifier of photos that runs a Keras model, and normalises their pixels, on TensorFlow's
+    `device`, compiled for each size of image. Its logits are the value called `tap`, a layer's name, or else
+    the first output.
     """
     tensorflow = import_tensorflow()
     logits_model = import_keras().Model(

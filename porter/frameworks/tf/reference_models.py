@@ -70,7 +70,7 @@ def _load(model: Any, checkpoint: Checkpoint) -> str | None:
             model.load_weights(checkpoint.path)
     except (ValueError, TypeError, KeyError, OSError) as error:
         return first_line(error)
-    # Without names, because Keras loads by order: the same arrays as often as in the file.
+    # Without names: the model has the same arrays as the file, each as often.
     counts = Counter(
         _fingerprint(np.asarray(variable)) for variable in model.weights if _has_floats(variable)
     )

@@ -246,6 +246,7 @@ def _expect_numbers(tensorflow: Any, node: Any) -> None:
     """
     numbers = {getattr(tensorflow, name).as_datatype_enum for name in _NUMBER_TYPES}
     for key, value in node.attr.items():
+        # One type, or a list of them; empty for an attribute that is no type.
         types = [value.type] if value.WhichOneof("value") == "type" else list(value.list.type)
         if not numbers.issuperset(types):
             raise CannotRun(

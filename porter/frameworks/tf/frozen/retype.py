@@ -48,6 +48,7 @@ def read_constants(graph: Any, tensors: NamedArrays, max_bytes: int) -> dict[str
             if array.shape != shape:
                 raise MappingError(f"expected shape {shape}, got {array.shape}", where=node.name)
         else:
+            # 8 bytes a number, the most of any type
             max_bytes -= math.prod(shape) * 8
             if max_bytes < 0 or min(shape, default=0) < 0:
                 raise FileError(
@@ -105,6 +106,7 @@ def in_dtype(
             copy.CopyFrom(node)
             if dtype is None:
                 continue
+            # Types that the file leaves out are those of the op's default, and are stated now.
             for name in _types_by_default(node.op, floats) - node.attr.keys():
                 copy.attr[name].type = target
             _retype(copy, floats, target)
@@ -150,6 +152,7 @@ def _norm_in_parts(tensorflow: Any, node: Any, target: int, decimal_epsilons: bo
         x, gamma, beta, mean, variance = node.input
         # The default (core/ops/nn_ops.cc).
         stored = node.attr["epsilon"].f if "epsilon" in node.attr else 1e-4
+    # The shortest decimal of the float32 is the number in the code: 0.001.
     epsilon = float(str(np.float32(stored))) if decimal_epsilons else float(np.float32(stored))
     part_name = f"{node.name}/porter_".__add__
     constant = _make_constant(
@@ -167,8 +170,8 @@ def _norm_in_parts(tensorflow: Any, node: Any, target: int, decimal_epsilons: bo
 
 
 def _response_norm_in_parts(tensorflow: Any, node: Any, target: int) -> list[Any]:
-    """Return the nodes of x * (bias + alpha * sum)^-beta for an LRN; the sum is over the squares of the
-    channels up to `depth_radius` away.
+    """Return the nodes of x * (bias + alpha * sum)^-beta for an LRN, the last under its own name; the sum is
+    over the squares of the channels up to `depth_radius` away, as shifted slices of a padded map.
     """
     part_name = f"{node.name}/porter_".__add__
     number_type = tensorflow.as_dtype(target).as_numpy_dtype
@@ -215,14 +218,17 @@ def _response_norm_in_parts(tensorflow: Any, node: Any, target: int) -> list[Any
             made.attr["Tpaddings"].type = tensorflow.int32.as_datatype_enum
         elif made.op == "StridedSlice":
             made.attr["Index"].type = tensorflow.int32.as_datatype_enum
+            # All of the first three axes, and the channels from the shift on; the last shift ends at the last
+            # channel.
             made.attr["begin_mask"].i = 0b0111
             made.attr["end_mask"].i = 0b1111 if made.name == shifted[-1] else 0b0111
     return [*(_make_constant(tensorflow, node, name, array) for name, array in constants.items()), *nodes]
 
 
 def _resize_in_parts(tensorflow: Any, node: Any, target: int) -> list[Any]:
-    """Return the nodes of a resize as keras.ops compute it, to the size of a map of ones; TensorFlow's own
-    resizes give float32.
+    """Return the nodes of a resize as keras.ops compute it, to the size of a map of ones, the last under its
+    own name; TensorFlow's own resizes give float32. The nodes are traced in a graph of their own, whose
+    placeholders become the inputs of `node`.
     """
     half_pixel, align_corners = (node.attr[name].b for name in ("half_pixel_centers", "align_corners"))
     inside = half_pixel and node.op == "ResizeBicubic"

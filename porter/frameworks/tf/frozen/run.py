@@ -98,6 +98,7 @@ class GraphRunner:
         to_feed |= {name: self._to_feed(array) for name, array in self._further_arrays(batch).items()}
         session = self._session
         if cut:
+            # The number types of the values that placeholders replace.
             kinds = {
                 name: self._session.graph.get_tensor_by_name(_output_name(self.values[name])).dtype
                 for name in cut
@@ -141,8 +142,8 @@ class GraphRunner:
         return np.ascontiguousarray(channels_last(array), dtype=self._dtype)
 
     def _run(self, session: Any, inputs: dict[str, Array], names: tuple[str, ...]) -> dict[str, Array]:
-        """Run the session and return the values of these names. An op without a kernel for the type is
-        refused.
+        """Run the session and return the values of these names. Raise CannotRun where an op has no kernel for
+        the type, and UsageError where the graph does not take images of this size.
         """
         tensorflow = import_tensorflow()
         try:
@@ -178,6 +179,7 @@ def _cut_graph(graph: Any, values: Mapping[str, str], kinds: Mapping[str, Any]) 
     cut_graph.CopyFrom(graph)
     used_names = {node.name for node in graph.node}
     placeholders = {_output_name(value): f"cut/{count}" for count, value in enumerate(values.values())}
+    # Until no op of the graph has one of the names.
     while used_names.intersection(placeholders.values()):
         placeholders = {value: f"cut/{name}" for value, name in placeholders.items()}
     for node in cut_graph.node:
@@ -192,7 +194,8 @@ def _cut_graph(graph: Any, values: Mapping[str, str], kinds: Mapping[str, Any]) 
 
 def _find_input(tensorflow: Any, graph: Any, further: Collection[str]) -> tuple[str, tuple[int | None, ...]]:
     """Return the name and the shape (images, rows, columns, channels; None where free) of the graph's only
-    input beside the `further` ones.
+    input beside the `further` ones. Raise CannotRun where there are none or several, or where it takes no
+    images of real numbers.
     """
     placeholders = [node for node in graph.node if node.op == "Placeholder" and node.name not in further]
     if len(placeholders) != 1:

@@ -28,7 +28,8 @@ _CHOOSING = frozenset({"Merge"})
 
 
 def disagreement(checkpoint: Checkpoint, size: KnownSize, whole: bool) -> str | None:
-    """See porter.verification.witnesses.Witness.
+    """Say in words where the graph ends otherwise than porter takes it to; None where the two agree. See
+    porter.verification.witnesses.Witness. `size` and `whole` are unused: nothing is run here.
 
     Raises:
         CannotRun: TensorFlow is not installed, or the graph calls functions.
@@ -42,6 +43,7 @@ def disagreement(checkpoint: Checkpoint, size: KnownSize, whole: bool) -> str | 
         name: [op_name(source) for source in node.input if not source.startswith("^")]
         for name, node in nodes.items()
     }
+    # The operators at which porter ends the graph, and all that they are computed from.
     ends = list(dict.fromkeys(op_name(name) for name in checkpoint.carried.given))
     before = upstream(ends, lambda name: sources[name])
     network = _operators_of_network(nodes, sources, before)
@@ -51,6 +53,7 @@ def disagreement(checkpoint: Checkpoint, size: KnownSize, whole: bool) -> str | 
             return f"porter ends the graph at '{escaped(end)}', which does not give real numbers"
         if end in readers:
             return f"porter ends the graph at '{escaped(end)}', which '{escaped(readers[end])}' reads"
+    # An operator of the network that nothing reads, and that is no end of porter's.
     lost = next((name for name in network if name not in readers and name not in before), None)
     return lost and f"the graph ends at '{escaped(lost)}' too, which porter leaves out"
 
@@ -58,8 +61,8 @@ def disagreement(checkpoint: Checkpoint, size: KnownSize, whole: bool) -> str | 
 def _operators_of_network(
     nodes: Mapping[str, Any], input_names: Mapping[str, list[str]], before: set[str]
 ) -> dict[str, None]:
-    """Return the operators that follow, by real numbers only, from an input of those `before` the ends and
-    from no other input, such as labels.
+    """Return, in order, the operators that follow by real numbers only from an input of those in `before`,
+    which has what the ends are computed from; none that also follows from another input, such as labels.
     """
     inputs = {name for name, node in nodes.items() if node.op in _INPUTS}
     foreign = inputs - before
@@ -78,6 +81,7 @@ def _is_flag(node: Any) -> bool:
 
 
 def _has_functions(node: Any) -> bool:
+    """Say whether an attribute of a node is a function of the graph."""
     return any(value.WhichOneof("value") == "func" for value in node.attr.values())
 
 

@@ -98,7 +98,8 @@ def _channels_last_shape(shape: Shape) -> Shape:
 
 def _maps_with_channels_first(read: Flow, run: Flow) -> _ChannelsFirst:
     """Return which maps have channels first as the file's config states them (`run`), where the reader has
-    them last (`read`).
+    them last (`read`): none if both take the same shape; the image only, if the reader begins by turning it;
+    otherwise all.
     """
     if read.shape == run.shape:
         return "last"
@@ -142,6 +143,8 @@ def build_keras_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
     flow = read_flow(graph.definition, where) if graph is not None else None
     if graph is None or flow_as_read is None or flow is None:
         raise CannotRun("the file carries no Keras model's config", where=where)
+    # Both readings of the config are compared: a mistake in one of them would not show in the comparison with
+    # the port.
     wrong = find_misreading(flow, graph.definition) or find_wrong_turn(flow_as_read, flow)
     if wrong is not None:
         raise Contradiction(f"porter reads the file's config in two ways: {wrong}", where=where)
@@ -232,12 +235,16 @@ class _Builder:
         self._values.append(value)
 
     def _value_of(self, result: Result) -> Any:
-        """Return the value that a call has given, or the image for the result of no call."""
+        """Return the value that a call has given, of several the one that the result names; the image for the
+        result of no call, whose index is below 0.
+        """
         value = self._image if result.call < 0 else self._values[result.call]
         return value[result.output] if isinstance(value, list | tuple) else value
 
     def _refusal(self, named: NamedCall, inputs: list[Any]) -> str | None:
-        """Return the reason why a call is not run; None where it is."""
+        """Return the reason why a call is not run: it is made in training, porter's reader takes it for an op
+        that porter lacks, or it is on no list. None where it is run.
+        """
         call, name = named.call, f"layer '{named.name}'"
         if is_in_training(call):
             return f"{name} ({call.kind}) is called with training=True"
@@ -265,6 +272,7 @@ class _Builder:
                 self.taps[f"{named.name}_{CHANNELS_LAST}"] = _move_axis(inputs[0], 1, -1)
                 self.taps[f"{named.name}_{CHANNELS_FIRST}"] = result
             activation = named.call.arguments.get("activation")
+            # An Activation, and a layer without an activation, have no second value.
             if named.call.kind == "Activation" or (named.call.kind not in FUSING and activation is None):
                 return result
             name = _activation_name(activation)
@@ -311,8 +319,9 @@ class _Builder:
         return _move_axis(result, -1, 1) if len(result.shape) > 2 else result
 
     def _result(self, named: NamedCall, inputs: list[Any]) -> Any:
-        """Return the value of a layer or an operation on inputs that have their channels where it takes
-        them.
+        """Return the value of a layer or an operation on inputs that have their channels where it takes them:
+        by Keras's own layer, or by keras.ops where that would round or compute something else. A layer that
+        does nothing in inference gives its input.
         """
         call = named.call
         operation = operation_name(call.kind, call.arguments)
@@ -339,6 +348,7 @@ class _Builder:
                 return (
                     value if same_size else resize_map(value, tensorflow_resize(call), keras_do, self._dtype)
                 )
+            # In its place, Keras resizes the map in its aspect ratio.
             case "CenterCrop" | "RandomCrop" if resizes_instead(
                 call.kind, call.arguments, tuple(inputs[0].shape[1:3])
             ):
@@ -393,13 +403,16 @@ class _Builder:
                 layer._inverse_sqrt_key_dim = np.asarray(1 / np.sqrt(call.arguments["key_dim"]))
             value = layer(*inputs)
         else:
+            # A list of values, or the only one, as the file calls it.
             value = layer(inputs if isinstance(call.inbound.arguments[0], tuple) else inputs[0])
         if is_new:
             self._fill(layer, named, channels)
         return value
 
     def _activate(self, call: LayerCall, value: Any) -> Any:
-        """Apply the `activation` argument to a value: a name on a closed list, or a layer on one."""
+        """Apply the `activation` argument of a call to a value and return the result: a function on a closed
+        list by its name, or a layer on one. Raise ValueError for anything else.
+        """
         activation = call.arguments.get("activation")
         name = _activation_name(activation)
         if name == "linear":
@@ -443,6 +456,7 @@ class _Builder:
         }
         if operation in ("get_item", "take"):
             return [values.get(index, operand) for index, operand in enumerate(operands)]
+        # In the types that the file states, a plain number takes that of the values beside it.
         like = next((value.dtype for value in values.values()), self._dtype) if self._as_stated else None
         constants = {
             index: self._constant(operand, like if isinstance(operand, int | float) else None)
@@ -485,6 +499,7 @@ class _Builder:
         is not the reference's.
         """
         variables = [*layer._trainable_variables, *layer._non_trainable_variables]
+        # As many as in the file: by their order.
         if self._checkpoint.format == "keras" and 0 < len(variables) == len(named.tensors):
             yield from (
                 (each, each.name, variable_of_file)
@@ -493,6 +508,7 @@ class _Builder:
             return
         is_nested = named.call.kind == "MultiHeadAttention"
         for variable in layer.weights:
+            # The layers within an attention have names of their own: `query/kernel`.
             name = variable_in(*variable.path.split("/")[-2:]) if is_nested else variable.name
             yield variable, name, name
 
@@ -527,6 +543,7 @@ def _is_channels_first(call: LayerCall) -> bool:
 
 
 def _move_axis(value: Any, source: int, target: int) -> Any:
+    """Return a value with one axis at another place, by keras.ops."""
     return keras_do("moveaxis", value, source, target)
 
 
@@ -590,7 +607,9 @@ def _relu_of(kind: str, arguments: JsonObject, value: Any) -> Any:
 
 
 def _shapes(call: LayerCall, channels: int) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the large variables that Keras makes for a layer whose input has `channels`."""
+    """Return the shapes of the large variables that Keras makes for a layer whose input has `channels`, by
+    the variable's name; none for layers without, or where other arguments decide.
+    """
     arguments = call.arguments
     match call.kind:
         case "Conv1D":

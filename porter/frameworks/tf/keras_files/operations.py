@@ -23,7 +23,12 @@ _SCALARS = (int, float, str, bool, type(None))
 
 
 def operate(operation: str, operands: list[Any], settings: OperationSettings, keras_version: int) -> Any:
-    """Run an operation that porter.formats.keras.operations reads on Keras's symbolic values and numbers.
+    """Run an operation that porter.formats.keras.operations reads on Keras's symbolic values and numbers, and
+    return its value; a name that is no operation is that of an activation.
+
+    Args:
+        settings: the arguments that the file states, by name.
+        keras_version: the major version that wrote the file: Keras 1 and 2 have another hard sigmoid.
 
     Raises:
         ValueError, TypeError, KeyError: a setting is an object, missing or does not fit.
@@ -34,11 +39,14 @@ def operate(operation: str, operands: list[Any], settings: OperationSettings, ke
 
 
 def has_operation(operation: str) -> bool:
+    """Say whether an operation or an activation of this name is run."""
     return operation in _OPERATIONS or operation in ACTIVATIONS.keys() | PARTS
 
 
 def activate(name: str, value: Any, settings: OperationSettings, keras_version: int) -> Any:
-    """Apply an activation to a value; `settings` are those of the operation of this name."""
+    """Apply an activation to a value and return the result; `settings` are those of the operation of this
+    name. Raise ValueError for a name that is on no list.
+    """
     ops = import_keras().ops
     alpha = settings.get("alpha")
     match name:
@@ -47,6 +55,7 @@ def activate(name: str, value: Any, settings: OperationSettings, keras_version: 
         case "leaky_relu":
             return relu(value, settings.get("negative_slope", 0.2 if alpha is None else alpha))
         case "gelu" if settings.get("approximate"):
+            # By parts, because Keras rounds its constants to float32.
             half = value * 0.5
             cubic = value + value * value * value * _as_type_of(value, 0.044715)
             return half * (1 + ops.tanh(cubic * _as_type_of(value, np.sqrt(2 / np.pi))))
@@ -59,6 +68,7 @@ def activate(name: str, value: Any, settings: OperationSettings, keras_version: 
     if isinstance(row := ACTIVATIONS.get(name), ActivationRow):
         return getattr(ops, name)(value, **row.settings(settings))
     function = getattr(ops, _OTHER_NAMES.get(name, name), None)
+    # Names that keras.ops lacks are activations of Keras's.
     return function(value) if function else import_keras().layers.Activation(name, dtype=value.dtype)(value)
 
 
@@ -143,8 +153,8 @@ def _keras_function(
 
 
 def _get_item(operands: Sequence[Any], settings: JsonObject) -> Any:
-    """Take a part of a value. The key is decoded anew, because a mistake of porter's reader would be shared
-    otherwise.
+    """Take a part of a value and return it. The key, an operand or the setting `slice_spec` of Keras 2, is
+    decoded anew, because a mistake of porter's reader would be shared otherwise.
     """
     key = settings.get("slice_spec", operands[1] if len(operands) > 1 else None)
     return operands[0][tuple(map(_index_of, key if isinstance(key, list | tuple) else [key]))]
@@ -181,6 +191,7 @@ def _response_norm(operands: list[Any], settings: OperationSettings) -> Any:
         for name, default in (("alpha", 1), ("beta", 0.5), ("bias", 1))
     )
     squares = ops.pad(x * x, [[0, 0], [0, 0], [0, 0], [radius, radius]])
+    # The channels up to the radius away, by shifted copies.
     total = sum(squares[..., first : first + channels] for first in range(2 * radius + 1))
     return x / (bias + alpha * total) ** beta
 

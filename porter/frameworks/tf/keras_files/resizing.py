@@ -68,6 +68,7 @@ def fit_aspect_ratio(arguments: JsonObject, value: Any) -> Any:
         return value
     size = np.array(value.shape[1:3])
     target = np.array([arguments["height"], arguments["width"]])
+    # Rows and columns that go with the map's columns and rows in the target's ratio.
     same_ratio = ((size[::-1] * target).astype(np.float32) / target[::-1]).astype(int)
     if crops:
         side = np.maximum(np.minimum(size, same_ratio), 1)

@@ -47,6 +47,7 @@ def _operation_spelling(
 
 
 def _keep_axes(op: Any) -> Mapping[str, Any]:
+    """Return the argument by which a global pool keeps its axes of one cell, if the op keeps them."""
     return {"keepdims": True} if op.keep else {}
 
 
@@ -70,9 +71,10 @@ def _merge_layer(kind: str, node: KerasNode[Op]) -> CallValue:
 
 
 def _add(node: KerasNode[ops.Add]) -> CallValue:
-    """State a sum. Keras takes a second summand for a bias by its sizes, such as N×1×1×1 where N images have
-    N channels, and adds it along another axis (keras/src/backend/tensorflow/numpy.py, `add`); so a value that
-    is stretched is subtracted with its sign turned.
+    """State a sum: as an Add of values of one shape. Keras takes a second summand for a bias by its sizes,
+    such as N×1×1×1 where N images have N channels, and adds it along another axis
+    (keras/src/backend/tensorflow/numpy.py, `add`); so of different shapes, a value that is stretched is
+    subtracted with its sign turned, one after the other.
     """
     if len({value.shape for value in node.inputs}) == 1:
         return _merge_layer("Add", node)
@@ -86,11 +88,13 @@ def _conv_transpose(node: KerasNode[ops.ConvTranspose]) -> CallValue:
     """
     op = node.op
     window, value = op.window, node.value
+    # By side: so many zeros, a stride apart in the result, that their cells cover a negative cut.
     added_pads = [max(-(cut // window.stride[side // 2]), 0) for side, cut in enumerate(op.cut)]
     if any(added_pads):
         value = node.maker.pad(
             value, (added_pads[0], added_pads[1], added_pads[2], added_pads[3]), 0.0, node.part("pad")
         )
+    # The dilated kernel, which has zeros in its holes (porter.frameworks.tf.layout).
     extent = (window.extent(0), window.extent(1))
     config = {
         "filters": op.filters,
@@ -101,10 +105,12 @@ def _conv_transpose(node: KerasNode[ops.ConvTranspose]) -> CallValue:
     }
     result = node.spatial("Conv2DTranspose", value, **config)
     cuts = [
+        # What is cut off with these cells.
         cut + n * window.stride[side // 2]
         for side, (cut, n) in enumerate(zip(op.cut, added_pads, strict=True))
     ]
     for axis in (0, 1):
+        # Cells at the end that Keras gives where the kernel is shorter than the stride.
         cuts[2 * axis + 1] += max(window.stride[axis] - extent[axis], 0)
     top, bottom, left, right = cuts
     if not any(cuts):
@@ -113,7 +119,9 @@ def _conv_transpose(node: KerasNode[ops.ConvTranspose]) -> CallValue:
 
 
 def _keras_axis(op: ops.AlongAxes, axis: int, value: CallValue) -> int:
-    """Return the index of an axis in Keras, where the channels of maps are the last axis."""
+    """Return the index of an axis of a value in Keras: behind the batch for an array; of a map, rows and
+    columns have 1 and 2 here too, and the channels, 0 in porter's order, are last.
+    """
     return 1 + axis if op.of_arrays else axis or value.ndim - 1
 
 
@@ -128,6 +136,7 @@ def _reduce(node: KerasNode[ops.Reduce]) -> CallValue:
 def _pad(node: KerasNode[ops.Pad]) -> CallValue:
     """State a pad along axes that are not only the rows and columns of a map."""
     ends = {_keras_axis(node.op, axis, node.value): amounts for axis, amounts in node.op.ends.items()}
+    # Of a map, only channels are padded so, by zeros.
     fill = {"constant_values": node.op.fill} if node.op.of_arrays else {}
     return node.operation(
         "pad", node.value, tuple(ends.get(axis, (0, 0)) for axis in range(node.value.ndim)), **fill
@@ -189,11 +198,13 @@ def _leaky_relu(node: KerasNode[ops.LeakyRelu]) -> CallValue:
     op = node.op
     if op.slope >= 0 and (not node.maker.is_double or float(np.float32(op.slope)) == op.slope):
         return node.layer("LeakyReLU", negative_slope=op.slope)
+    # For a slope up to 1, the larger of x and slope * x; for a steeper one, the smaller.
     below = node.step("below", "multiply", node.value, op.slope)
     return node.operation("maximum" if op.slope <= 1 else "minimum", node.value, below)
 
 
 def _p_relu(node: KerasNode[ops.PRelu]) -> CallValue:
+    """State a PReLU, whose slopes are one for each channel, of a map shared by its cells."""
     config = {"shared_axes": (1, 2)} if node.value.ndim == 4 else {}
     return node.layer("PReLU", None, **config)
 
@@ -260,30 +271,35 @@ def _flatten(node: KerasNode[ops.Flatten]) -> CallValue:
 
 
 def _extend_map(node: KerasNode[ops.ExtendMap]) -> CallValue:
-    """State cells of the map's own around it: mirrored by Keras's pad, otherwise cut from its ends and
-    joined.
+    """State cells of the map's own around it. Mirrored ones (`reflect`, `symmetric`) are Keras's pad; for
+    `edge` the cell at each end is repeated, and for `wrap` the cells of the opposite end are taken, and
+    joined to the map: first the rows, then the columns.
     """
     value, (top, bottom, left, right) = node.value, node.op.pads
     if node.op.mode in ("reflect", "symmetric"):
         return node.operation("pad", value, ((0, 0), (top, bottom), (left, right), (0, 0)), mode=node.op.mode)
     is_edge = node.op.mode == "edge"
     for axis, before, after in ((1, top, bottom), (2, left, right)):
+        # How many cells stand before and behind, and which cells of the map they are.
         cells_at_ends = (
             (before, slice(0, 1) if is_edge else slice(-before, None)),
             (after, slice(-1, None) if is_edge else slice(0, after)),
         )
+        # An edge cell so many times, a part of the other end once; nothing where no cells are added.
         first, last = (
             [node.step("end", "getitem", value, (*[slice(None)] * axis, cells))] * (count if is_edge else 1)
             if count
             else []
             for count, cells in cells_at_ends
         )
+        # The last step has the node's name.
         output = node if axis == 2 else node.under("rows")
         value = output.layer("Concatenate", [*first, value, *last], axis=axis)
     return value
 
 
 def _dropout(node: KerasNode[ops.Dropout]) -> CallValue:
+    """State a dropout, of single numbers or of whole maps (SpatialDropout2D)."""
     if node.op.maps:
         return node.spatial("SpatialDropout2D", rate=node.op.rate)
     return node.layer("Dropout", rate=node.op.rate)
@@ -298,6 +314,7 @@ def _channel_shuffle(node: KerasNode[ops.ChannelShuffle]) -> CallValue:
 
 
 def _depth_to_space(node: KerasNode[ops.DepthToSpace]) -> CallValue:
+    """State keras.ops's depth_to_space; of blocks of one cell an Identity."""
     if node.op.block == 1:
         return node.layer("Identity")
     return node.operation("depth_to_space", node.value, node.op.block, data_format="channels_last")
@@ -324,11 +341,13 @@ def _space_to_depth(node: KerasNode[ops.SpaceToDepth]) -> CallValue:
 
 
 def resize(node: KerasNode[ops.Resize | ops.ResizeLike | ops.AsLarge]) -> CallValue:
-    """State a resize as a layer where Keras's layer computes the same. Keras's layers compute in float32, a
-    cubic one by a table of 1024 shares that has those of powers of two.
+    """State a resize as a layer where Keras's layer computes the same, which is not so in float64, otherwise
+    by operations. Keras's layers compute in float32, a cubic one by a table of 1024 shares that has those of
+    powers of two.
     """
     op = node.op
     if isinstance(op, ops.Resize) and op.coordinates == "half_pixel" and not node.maker.is_double:
+        # 0 where a scale is no whole number, which UpSampling2D does not take.
         rows, columns = (int(scale) if scale == int(scale) else 0 for scale in op.scale or (0, 0))
         if op.mode == "linear" and op.size:
             return node.spatial("Resizing", height=op.size[0], width=op.size[1], interpolation="bilinear")

@@ -67,7 +67,8 @@ class CallMaker:
 
     def operation(self, function: str, name: str, *arguments: Any, **options: Any) -> CallValue:
         """State a call of a function of `keras.ops`, or of `getitem`, which takes a part of a value, and
-        return its value.
+        return its value. The first arguments are what the operation is called with; the others, and `options`
+        of the same names, are arguments of its class; other options stand at the call.
         """
         operation = OPERATIONS[function]
         operands = [_python_number(each) for each in arguments[: operation.operands]]
@@ -76,6 +77,7 @@ class CallMaker:
         config = {key: value for key, value in by_name.items() if key in operation.parameters}
         further = {key: value for key, value in by_name.items() if key not in config}
         call_options = {**operation.options, **further}
+        # The value that the call gives.
         given = self._next_value(
             operation_shape(operation.kind, config, operands), _dtype_of_value(operation, operands, config)
         )
@@ -84,6 +86,7 @@ class CallMaker:
         )
 
     def _record(self, call: KerasCall) -> CallValue:
+        """Add a call to those that are stated, and return its value."""
         self.calls.append(call)
         return call.value
 
@@ -173,8 +176,8 @@ def _python_number(value: Any) -> Any:
 
 
 def _dtype_of_value(operation: OperationClass, operands: list[Any], config: Mapping[str, Any]) -> str:
-    """Return the type of an operation's value: the widest of its operands' floats. Numbers of Python have
-    none.
+    """Return the type of an operation's value: booleans of a comparison, what a cast states, that of the
+    first operand for a part of it, otherwise the widest of its operands' floats. Numbers of Python have none.
     """
     if operation.kind in ("Equal", "Greater", "GreaterEqual"):
         return "bool"
@@ -187,4 +190,5 @@ def _dtype_of_value(operation: OperationClass, operands: list[Any], config: Mapp
         for value in operands
         if isinstance(value, CallValue | np.ndarray) and value.dtype != "bool"
     ]
+    # by their order here, from narrow to wide
     return max(dtypes, key=("float16", "bfloat16", "float32", "float64").index)

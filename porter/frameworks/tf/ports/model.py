@@ -66,6 +66,7 @@ def state_model(
             values[node.path] = spellings[type(node.op)](keras_node, *arrays)
             continue
         values[node.path] = _state_node(keras_node, plan, node)
+        # A further call of a layer has its first call's weights.
         if node.path in shapes and node.shares is None:
             weights[names[node.path]] = _layer_variables(
                 graph, node, tensors[node.path], shapes[node.path], inputs[0]
@@ -73,6 +74,7 @@ def state_model(
     statement = Statement(
         dtype, tuple(maker.calls), values, graph.inputs, graph.outputs, bool(graph.further), weights
     )
+    # The layers that lead to an output.
     reaching = {calls[0].name for calls in statement.calls_in_order}
     for path in shapes:
         if names[path] not in reaching and type(graph.by_path[path].op) not in spellings:
@@ -91,7 +93,9 @@ def _channels_last_shape(shape: Shape) -> Shape:
 
 
 def _expect_tensors(shapes: Mapping[str, Mapping[str, tuple[int, ...]]], tensors: Tensors) -> None:
-    """Expect a tensor of the right shape for each weight of the model, and no others."""
+    """Expect a tensor of the right shape for each weight of the model, and no others but counters of batches.
+    Raise MappingError where that is not so.
+    """
     wanted = {f"{path}:{role}": shape for path, roles in shapes.items() for role, shape in roles.items()}
     given = {
         f"{path}:{role}": array.shape
@@ -127,8 +131,9 @@ def _layer_variables(
 
 
 def _state_node(keras_node: KerasNode[Any], plan: Plan, node: Node) -> CallValue:
-    """State a node's layers and operations and return its value. If it has tensors, the layer of its name
-    holds them.
+    """State a node's layers and operations, and return the value of the last: by its realisation, which says
+    how it pads, if it has a window, otherwise by its row of ARRAYS or LAYERS. If it has tensors, the layer of
+    its name holds them.
     """
     if isinstance(node.op, Conv | MaxPool | AvgPool):
         kind = keras_class(plan.lowered, node) or POOLS[type(node.op)]

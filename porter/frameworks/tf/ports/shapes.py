@@ -14,8 +14,9 @@ _Size = int | None
 
 
 def layer_shape(kind: str, config: _Config, shapes: Sequence[Shape]) -> Shape:
-    """Return the shape of a layer's value, from the arguments of its class and the shapes of what it is
-    called with.
+    """Return the shape of a layer's value, from the arguments of its class `kind` and the shapes of what it
+    is called with: the first one's, that of values stretched to each other, of values joined along an axis,
+    or by the layer's own rule.
     """
     if kind in _SAME_LAYERS:
         return shapes[0]
@@ -63,6 +64,7 @@ def _windowed_shape(config: _Config, shape: Shape, kernel: Sequence[int], channe
     sizes: list[_Size] = []
     dilations = config.get("dilation_rate", (1, 1))
     for size, cells, stride, dilation in zip(shape[1:3], kernel, config["strides"], dilations, strict=True):
+        # SAME pads so that each stride of cells has a window, as one of one cell would.
         extent = 1 if config["padding"] == "same" else (cells - 1) * dilation + 1
         sizes.append(None if size is None else (size - extent) // stride + 1)
     return (shape[0], *sizes, channels)
@@ -84,6 +86,7 @@ def _conv_transpose_shape(config: _Config, shape: Shape) -> Shape:
 
 
 def _last_size(shape: Shape) -> int:
+    """Return the size of the last axis, which is never open."""
     size = shape[-1]
     assert size is not None, "the last axis of a value is never open"
     return size
@@ -164,8 +167,9 @@ _LAYERS: Mapping[str, Callable[[_Config, Shape], Shape]] = {
 
 def _slice_shape(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:
     """Return the shape of a part, as in keras/src/ops/numpy.py, `GetItem`: a slice of an open size is open,
-    and an index takes its axis away.
+    and an index takes its axis away. `config` is unused; all such rules have these parameters.
     """
+    # The `...` of a key stands for all axes that it does not name; without one they come last.
     key = list(operands[1])
     index = key.index(...) if ... in key else len(key)
     key[index : index + 1] = [slice(None)] * (len(shape) - len(key) + (... in key))
@@ -184,10 +188,12 @@ def _reduction_shape(config: _Config, shape: Shape, operands: Sequence[Any]) -> 
     if "axis" not in config:
         return ()
     axis = range(len(shape))[config["axis"]]
+    # times True or False: one cell stays, or no axis
     return (*shape[:axis], *[1] * bool(config.get("keepdims")), *shape[axis + 1 :])
 
 
 def _repeat_shape(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:
+    """Return the shape of a value whose cells are repeated along an axis."""
     axis, size = config["axis"], shape[config["axis"]]
     return (*shape[:axis], None if size is None else size * config["repeats"], *shape[axis + 1 :])
 
@@ -208,6 +214,9 @@ def _take_shape(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape
 
 
 def _matmul_shape(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:
+    """Return the shape of a matrix product over the last two axes; those before are stretched to each
+    other.
+    """
     second: Shape = operands[1].shape
     return (*_broadcast_shape(shape[:-2], second[:-2]), shape[-2], second[-1])
 

@@ -67,10 +67,12 @@ def state_windowed(
         return _dilated_max_pool(node, window, padded)
     result = node.spatial(kind, padded, **config)
     if realisation.counted is not None:
+        # The average of a map of ones where cells count is the share of a window's cells that count.
         share = node.under("share")
         counts = share.spatial(kind, _counted_cells(node, pads, realisation.counted), **config)
         result = node.step("average", "divide", result, counts)
     if realisation.subsample:
+        # A pool of one cell takes every stride-th window.
         config = {"pool_size": (1, 1), "strides": window.stride, "padding": "valid"}
         result = node.under("stride").spatial("MaxPooling2D", result, **config)
     return result
@@ -81,6 +83,8 @@ def _dilated_max_pool(node: KerasNode[Op], window: Window, value: CallValue) -> 
     the rows.
     """
     for axis, last in ((0, node.under("columns")), (1, node)):
+        # A part of the map begins at a cell of the first window, and ends at that of the last; `or None` is
+        # the end of the map.
         span, stride = window.extent(axis) - 1, window.stride[axis]
         offsets = range(0, span + 1, window.dilation[axis])
         cells = [
@@ -96,6 +100,7 @@ def _counted_cells(node: KerasNode[Op], pads: Pads, counted: Pads) -> CallValue:
     rest of `pads`.
     """
     ones = node.step("cells", "ones_like", node.value)
+    # Of each side, the pads that count; the rest stands around them.
     top, bottom, left, right = (min(pair) for pair in zip(pads, counted, strict=True))
     inner = (top, bottom, left, right)
     rest = (pads[0] - top, pads[1] - bottom, pads[2] - left, pads[3] - right)
@@ -104,4 +109,7 @@ def _counted_cells(node: KerasNode[Op], pads: Pads, counted: Pads) -> CallValue:
 
 
 def _pad_if_any(node: KerasNode[Op], value: CallValue, pads: Pads, fill: float, wanted: str) -> CallValue:
+    """State a pad of the map by `fill` under the wanted name, or a variation of it, and return its value;
+    without pads, the map.
+    """
     return node.maker.pad(value, pads, fill, node.maker.name(wanted)) if any(pads) else value

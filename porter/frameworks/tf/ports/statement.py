@@ -125,12 +125,15 @@ class Statement:
         ended = in_order(
             (self.values[path].call for path in self.outputs), lambda index: self.calls[index].inputs
         )
+        # `ended` has each call behind those that it reads, so this begins at the outputs.
         for index in reversed(ended):
             name = self.calls[index].name
+            # A call is at least as deep as the other calls of its layer so far.
             depths[index] = deepest[name] = max(depths[index], deepest.get(name, 0))
             for source in self.calls[index].inputs:
                 depths[source] = max(depths[source], depths[index] + 1)
         names = dict.fromkeys(self.calls[index].name for index in visits)
+        # A stable sort: within a depth, names stay in the order of visits.
         return tuple(self._calls_by_name[name] for name in sorted(names, key=lambda name: -deepest[name]))
 
     @cached_property
@@ -162,6 +165,7 @@ class Statement:
             index, depth = waiting.pop()
             if index not in visited:
                 visited[index] = depth
+                # The first input is taken next.
                 waiting += [(source, depth + 1) for source in reversed(self.calls[index].inputs)]
         return visited
 

@@ -30,6 +30,7 @@ def write_weights(path: Path, statement: Statement) -> None:
     counts: Counter[str] = Counter()
     with _DeferringErrors(path) as target, h5py.File(target, "w") as file:
         file.create_group("vars").attrs["name"] = MODEL_NAME
+        # the first call of each layer
         for call, *_ in statement.calls_in_order:
             if not call.is_layer:
                 continue
@@ -82,6 +83,7 @@ def _arrays_in_order(statement: Statement, call: KerasCall) -> Iterator[Array]:
     """Yield the arrays of a layer in Keras's order of its variables."""
     arrays = statement.weights.get(call.name, {})
     for name in VARIABLES.get(call.kind, ()):
+        # The statement calls the kernel of a depthwise convolution `kernel`.
         array = arrays.get(name.removeprefix("depthwise_"))
         if array is not None:
             yield cast(array, statement.dtype, call.name, allow_overflow=True)

@@ -26,7 +26,8 @@ def write(
     about: Mapping[str, str],
 ) -> dict[str, str]:
     """Write `model.keras` into `folder` and return the file's sha256 by its name; plain
-    `keras.models.load_model` opens it, without custom objects.
+    `keras.models.load_model` opens it, without custom objects. `about` is unused: the file has no place for
+    facts.
 
     The same plan and tensors give the same bytes, under one version of HDF5.
 
@@ -51,6 +52,7 @@ def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
 
     path = folder / MODEL_FILE
     checkpoint = read_keras(path)
+    # Arrays that porter's reader has computed from the graph are no weights of the file.
     computed = checkpoint.graph.evaluated if checkpoint.graph is not None else {}
     unused = {name: array for name, array in checkpoint.tensors.items() if name not in computed}
     names = layer_names(plan.lowered, layers)
@@ -67,4 +69,5 @@ def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
             else:
                 tensors[node_path][role] = to_canonical(plan.lowered, node, role, unused.pop(name))
     expect_cover(missing, unused, where=path)
+    # A further call of a layer has its first call's tensors.
     return {node_path: tensors[plan.lowered.by_path[node_path].holder] for node_path in known_shapes}
