@@ -38,6 +38,12 @@ def run_apart(
 ) -> None:
     """Run a file of Python that reads `size` bytes, in a process of its own.
 
+    Args:
+        program: the path of that Python file.
+        arguments: what it is called with.
+        library: the name of the library that it uses, for messages.
+        limits: what it may take; `READING` where it is None.
+
     Raises:
         ValueError: the library cannot read them, or takes more than it may.
     """
@@ -56,12 +62,15 @@ def run_apart(
     except subprocess.TimeoutExpired:
         raise ValueError(f"{library} does not read it in {seconds} seconds") from None
     if process.returncode:
+        # A traceback ends with the error itself.
         last_line = (process.stderr.strip().splitlines() or ["it ended"])[-1]
         raise ValueError(f"{library} cannot read it: {shorten(last_line, 400, placeholder=' ...')}")
 
 
 def _limit_this_process(seconds: int, memory: int, written: int) -> None:
-    """Limit the time, the memory and the files of this process, if the system can."""
+    """Limit the time, the memory and the files of this process; do nothing where the system has no such
+    limits, as Windows.
+    """
     with suppress(ImportError):
         import resource
 

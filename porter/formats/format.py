@@ -55,7 +55,9 @@ class Content:
 
     @cached_property
     def members(self) -> frozenset[str] | None:
-        """The names in a zip archive; None for any other file, and for an archive that is cut short."""
+        """Return the names in a zip archive; None for any other file, and for an archive that is cut short or
+        damaged.
+        """
         if not self.head.startswith(ZIP_MAGIC):
             return None
         try:
@@ -73,7 +75,7 @@ class Content:
 
     @cached_property
     def text(self) -> str | None:
-        """The first bytes as text; None if they are none."""
+        """Return the first bytes as text; None where they are empty, no UTF-8 or have control characters."""
         try:
             # The last character may be cut in two.
             text = (
@@ -142,6 +144,7 @@ def reader(module: str, function: str) -> Reader:
     ) -> Checkpoint:
         arguments = {
             name: value
+            # What is not asked for is left out, because a function may not take it.
             for name, value in (("outputs", outputs), ("size", size), ("weights", weights))
             if value
         }

@@ -57,6 +57,7 @@ def read_json(text: str | bytes) -> Any:
     """
     # json.loads would take halves of characters.
     text = text if isinstance(text, str) else text.decode("utf-8-sig")
+    # Counted before parsing, because the parsed values are what takes the memory.
     if sum(text.count(mark) for mark in ("[", "{", ",")) > _MOST_VALUES:
         raise ValueError(f"it has more than {_MOST_VALUES} values")
     content = json.loads(text, object_pairs_hook=StatedFields)

@@ -114,8 +114,8 @@ def unpickle(data: bytes | mmap.mmap, vocabulary: Vocabulary, where: str, at: in
 def read_mapping_items(
     items: dict[object, object] | Iterable[tuple[object, object]] = (),
 ) -> dict[object, object]:
-    """Return a dictionary of pairs, as Python 2 pickles an OrderedDict, or of another dictionary, as Python
-    pickles a Counter.
+    """Return a dictionary from pairs, as Python 2 pickles an OrderedDict, or from another dictionary, as
+    Python pickles a Counter. Keys that are not safe to hash are replaced.
     """
     entries: dict[object, object] = {}
     for key, value in items.items() if isinstance(items, dict) else items:
@@ -162,7 +162,7 @@ class _PickleMachine:
         return self.data[start : self.at] if length <= self.vocabulary.most else None
 
     def line(self) -> str:
-        """Read a text up to the end of its line."""
+        """Read the text up to the end of its line, and go on behind that."""
         end = self.data.find(b"\n", self.at)
         if end < 0:
             raise EOFError("it ends inside a name")
@@ -303,7 +303,9 @@ def _push_stack_global(machine: _PickleMachine) -> None:
 
 
 def _call(machine: _PickleMachine) -> None:
-    """Push the result of a call. Only the vocabulary's own functions are called."""
+    """Replace a function and its arguments on the stack by the result of the call. Only the vocabulary's own
+    functions are called.
+    """
     arguments, named = machine.stack.pop(), machine.stack.pop()
     if not isinstance(named, PickledGlobal) or type(arguments) is not tuple:
         raise TypeError(f"it calls {type(named).__name__}")
@@ -314,7 +316,9 @@ def _call(machine: _PickleMachine) -> None:
 
 
 def _build_object(machine: _PickleMachine) -> None:
-    """Give the object on the stack its state."""
+    """Give the object on the stack the state that stands above it. A dictionary's state is dropped; other
+    objects are refused.
+    """
     state = machine.stack.pop()
     built = machine.stack[-1]
     if isinstance(built, PickledObject):

@@ -37,6 +37,7 @@ def parse_message(
     Args:
         instead: what to do where the file is larger than a message may be.
         most_parts: the messages and texts that it may have.
+        message: an empty message of the class that the framework declares.
 
     Raises:
         FileError: it cannot be read, is too large, has too many parts, or is no such message.
@@ -77,6 +78,7 @@ def has_more_parts(data: bytes, descriptor: Any, most: int) -> bool:
     bytes_left = len(data)
     large = [(0, len(data), descriptor)]
     small = list[tuple[int, int, Any]]()
+    # A part takes at least two bytes, so this bounds the parts that are not counted yet.
     while (large or small) and parts + bytes_left // 2 > most:
         start, end, kind = large.pop() if large else small.pop()
         bytes_left -= end - start
@@ -94,8 +96,8 @@ def has_more_parts(data: bytes, descriptor: Any, most: int) -> bool:
 
 
 def _delimited_fields(data: bytes, offset: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the numbers of a message's fields of bytes, and where the content of each begins and ends. Other
-    fields are skipped.
+    """Yield the numbers of a message's fields of bytes between `offset` and `end`, and where the content of
+    each begins and ends. Other fields are skipped; a damaged one ends the message.
     """
     end_of_data = 0, len(data)
     while offset < end:
@@ -140,7 +142,9 @@ def iterate_fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
 
 
 def first_fields(data: bytes, count: int) -> Iterator[tuple[int, int | bytes]]:
-    """Yield the first fields of a message, as (number, value). A value longer than `data` is cut."""
+    """Yield the first `count` fields of a message, as (number, value). A value longer than `data` is cut.
+    Yield fewer where the bytes are no such message: only integers and bytes begin one.
+    """
     offset = 0
     for _ in range(count):
         key, offset = _varint(data, offset) or (0, 0)
@@ -176,6 +180,7 @@ def _varint(data: bytes | memoryview, position: int) -> tuple[int, int] | None:
         return data[position], position + 1
     value = 0
     for width, byte in enumerate(data[position : position + _LONGEST_VARINT]):
+        # Seven bits in each byte, the lowest first.
         value |= (byte & 127) << 7 * width
         if byte < 128:
             return value, position + width + 1

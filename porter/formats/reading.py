@@ -84,7 +84,10 @@ def _files_in_folder(path: Path) -> str | None:
 def _read_as_stored(
     path: Path, outputs: Sequence[str] = (), size: Size | None = None, weights: Path | None = None
 ) -> Checkpoint:
-    """Return the checkpoint of a file, by the reader of its format."""
+    """Return the checkpoint of a file, by the reader of its format. Raise FileError for a format that porter
+    does not read and for tensors or nodes that the file cannot have, and UsageError for outputs of a file
+    without a graph.
+    """
     format = recognise(path)
     if format.read is None:
         raise FileError(
@@ -109,7 +112,9 @@ def _read_as_stored(
 
 
 def _expect_tensors(checkpoint: Checkpoint, path: Path) -> None:
-    """Expect tensors of real numbers, or a graph, of no more bytes than the file can hold."""
+    """Expect tensors or a graph, no more bytes of tensors than the files can hold, and real numbers under the
+    names that layers' tensors have. Raise FileError otherwise.
+    """
     if not checkpoint.tensors and checkpoint.graph is None:
         notes = "".join(f"; {note}" for note in checkpoint.notes)
         raise FileError(
@@ -130,7 +135,9 @@ def _expect_tensors(checkpoint: Checkpoint, path: Path) -> None:
 
 
 def _expect_nodes(graph: FileGraph, tensors: Collection[str], path: Path) -> None:
-    """Expect a graph of no more nodes than porter takes, whose tensors are those of the file."""
+    """Expect a graph of no more nodes than porter takes, whose tensors are those of the file. Raise FileError
+    otherwise.
+    """
     if len(graph.nodes) > MOST_LAYERS:
         raise FileError(
             f"the file's graph has {len(graph.nodes)} layers, more than the {MOST_LAYERS} that porter takes",
@@ -147,7 +154,9 @@ def _expect_nodes(graph: FileGraph, tensors: Collection[str], path: Path) -> Non
 
 
 def _reader_with_weights(format: Format, path: Path, weights: Path) -> Reader:
-    """Return the reader of a format, which takes its tensors from another file."""
+    """Return the reader of a format with the tensors of another file: a file of the format that holds this
+    one's tensors, or any weights for a format that is `renewed`. Raise UsageError for other formats.
+    """
     assert format.read is not None
     if format.weights is not None:
         if (given := recognise(weights)).name != format.weights:
@@ -179,10 +188,14 @@ def _reader_with_weights(format: Format, path: Path, weights: Path) -> Reader:
 
 
 def _read_at_size(read: Reader, path: Path, outputs: Sequence[str], size: Size | None) -> Checkpoint:
-    """Return a file as read, at a size if porter can read its graph only at one."""
+    """Return a file as read, at a size if porter can read its graph only at one. Where nobody states a size,
+    a graph that one would help is marked `sizable`.
+    """
     checkpoint = read(path, outputs)
     is_stated = size is not None and None not in size
     graph = checkpoint.graph
+    # A size changes nothing where there is no graph, or one that has a size or no foreign node; Keras's
+    # graphs try sizes themselves.
     if graph is None or graph.built_size or not graph.foreign or graph.language == "keras":
         return checkpoint
     sized = read(path, outputs, size if is_stated else _TRIED_SIZE)
@@ -198,7 +211,8 @@ def read_weights(
     size: Size | None = None,
     weights: Path | None = None,
 ) -> Checkpoint:
-    """Read as `read_checkpoint` does, with the digests of each file: sha256 and, if asked for, md5.
+    """Return the checkpoint that `read_checkpoint` returns, with the digests of each file: sha256 and, if
+    asked for, md5.
 
     A file is hashed while it is read: hashing takes as long, and leaves the interpreter to the reader.
 
@@ -213,6 +227,7 @@ def read_weights(
     with ThreadPoolExecutor(1) as executor:
         digests_of_file = executor.submit(digests, path, algorithms) if path.is_file() else None
         checkpoint = read_checkpoint(path, outputs, size, weights)
+        # `files` is empty where the named path is the only file.
         if digests_of_file is not None and not checkpoint.files:
             return replace(checkpoint, digests={checkpoint.path: digests_of_file.result()})
     by_file = {file: digests(file, algorithms) for file in checkpoint.files or (checkpoint.path,)}

@@ -29,7 +29,7 @@ def load_triton() -> None:
 @contextmanager
 def _own_symbols_first(wanted: bool) -> Iterator[None]:
     """Let libraries that are loaded meanwhile look up their symbols in themselves and in what they depend on
-    before they look in the process.
+    before they look in the process. Do nothing where it is not wanted, or the system has no such flag.
     """
     deep_bind = getattr(os, "RTLD_DEEPBIND", 0) if wanted else 0  # of glibc, like the wheels
     if not deep_bind:

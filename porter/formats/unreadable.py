@@ -41,8 +41,8 @@ def _is_wheel(content: Content) -> bool:
 
 
 def _is_meta_graph(content: Content) -> bool:
-    """Return whether a file is a MetaGraphDef, which begins with its information, whose first field is the
-    ops, then the graph.
+    """Return whether a file is a MetaGraphDef: it begins with a MetaInfoDef, whose first field is the list of
+    ops, and then has the graph.
     """
     if not content.fields:
         return False

@@ -21,8 +21,8 @@ def _is_net(content: Content) -> bool:
 
 
 def _is_weights(content: Content) -> bool:
-    """Return whether a file is a NetParameter, which has a name, then layers of the first format, inputs or
-    layers; or layers only.
+    """Return whether a file is a NetParameter: either it has a name, then layers of the first format, inputs
+    or layers; or it has layers only.
     """
     if not content.fields:
         return False
@@ -33,6 +33,7 @@ def _is_weights(content: Content) -> bool:
     if number == 1:
         is_name = value.isascii() and value.decode().isprintable()
         return is_name and [field for field, _ in following] in ([2], [3], [100])
+    # A layer begins with its own name, which is field 1 of bytes: the byte is a line feed.
     return number == 100 and value[:1] == b"\n"
 
 

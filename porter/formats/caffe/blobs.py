@@ -31,7 +31,7 @@ _MOST_AXES = 32
 
 
 def read_blobs(data: bytes) -> dict[str, list[Array]]:
-    """Return the blobs of each layer that has some, in their order.
+    """Return the blobs of each layer that has some, in their order. A layer without blobs is left out.
 
     Raises:
         ValueError: the file is damaged, or a blob does not hold what it declares.
@@ -59,18 +59,21 @@ def read_blobs(data: bytes) -> dict[str, list[Array]]:
 
 
 def _read_blob(data: memoryview, name: str) -> Array:
-    """Return a blob of a layer."""
+    """Return a blob of a layer in its stored shape. Raise ValueError if its numbers are more or fewer."""
     shape, parts = _shape_and_parts(data, name)
     count = sum(part.size for part in parts)
     if count != math.prod(shape):
         raise ValueError(
             f"a blob of '{name}' has {count} numbers, not those of {'x'.join(map(str, shape)) or 'one'}"
         )
+    # One part, as Caffe writes it, is not copied.
     return (np.concatenate(parts) if len(parts) != 1 else parts[0]).reshape(shape)
 
 
 def _shape_and_parts(data: memoryview, name: str) -> tuple[tuple[int, ...], list[Array]]:
-    """Return the sizes of a blob, and its numbers in the parts in which they are stored."""
+    """Return the sizes of a blob, and its numbers in the parts in which they are stored. A blob from before
+    blobs had a field for their shape has four sizes; one without any is a single number.
+    """
     sizes = list[int]()
     legacy = dict[int, int]()
     parts = list[Array]()
@@ -97,7 +100,7 @@ def _read_sizes(shape: memoryview) -> Iterator[int]:
 
 
 def _read_varints(packed: int | memoryview) -> Iterator[int]:
-    """Yield one number, or several that are packed."""
+    """Yield the one number that a field has, or the several that are packed in its bytes."""
     if isinstance(packed, int):
         yield packed
         return
@@ -115,6 +118,7 @@ def write_net(
     Args:
         layers: the words of each: `name`, `type`, `bottom` and `top`.
         blobs: of each layer, float32 or float64.
+        name: of the net.
     """
     numbers = {"name": _NAME, "type": _TYPE, "bottom": _BOTTOM, "top": _TOP}
     yield _write_field(_NET_NAME, name.encode())
@@ -128,7 +132,7 @@ def write_net(
 
 
 def _write_blob(array: Array) -> tuple[bytes, bytes]:
-    """Return the head of a blob's message, and its numbers."""
+    """Return the head of a blob's message with its shape, and the bytes of its numbers."""
     number, kind = (_DOUBLES, "<f8") if array.dtype == np.float64 else (_FLOATS, "<f4")
     data = array.astype(kind, copy=False).tobytes()
     heads = _write_field(_SHAPE, _write_field(_DIM, b"".join(map(_write_varint, array.shape)))) + _write_head(

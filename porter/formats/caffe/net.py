@@ -84,7 +84,8 @@ class Net:
 
 
 def read_net(text: str) -> Net:
-    """Return the net of a .prototxt, in its phase TEST.
+    """Return the net of a .prototxt, in its phase TEST. A net that does not take one image is returned too,
+    with the reason as its `problem`.
 
     Raises:
         ValueError: it is damaged, or in Caffe's first format.
@@ -93,11 +94,13 @@ def read_net(text: str) -> Net:
     layers_of_test = [layer for layer in (*net.parts("layers"), *net.parts("layer")) if _is_of_test(layer)]
     if len(layers_of_test) > MOST_NODES:
         raise ValueError(f"it has more than {MOST_NODES} layers")
+    # The sizes end with an empty shape for each input, so every input gets one.
     images = list(zip(net.words("input"), _sizes_of_inputs(net), strict=False))
     reader = _LayerReader(images, {name: (IMAGE, 0) for name, _ in images})
     for layer in layers_of_test:
         reader.read(layer)
     problem, dims = _expect_one_image([dims for _, dims in images])
+    # Sizes below 1, and all four where the net states none, are open.
     _, channels, *size = [size if size and size > 0 else None for size in dims] or [None] * 4
     return Net(
         layers=tuple(reader.layers),
@@ -145,7 +148,10 @@ class _LayerReader:
         return tuple(each for each in given if each not in read)
 
     def read(self, layer: TextMessage) -> None:
-        """Read a layer, after those that it reads."""
+        """Read a layer, after those that it reads. An input is recorded with its sizes. A layer of labels,
+        such as a loss, gives nothing; a dropout or a Split gives what it reads; every other layer becomes one
+        of the net.
+        """
         if layer.parts("layer"):
             raise ValueError("it is in Caffe's first format: upgrade it with upgrade_net_proto_text")
         op = _type_of(layer)
@@ -175,7 +181,9 @@ class _LayerReader:
         self.values |= {top: (name, index) for index, top in enumerate(tops)}
 
     def _add_inputs(self, op: str, layer: TextMessage, tops: Sequence[str]) -> None:
-        """Add the inputs of a net: of a data layer an image and labels, of an Input images."""
+        """Add the inputs of a net: of a data layer an image and labels, of an Input images. Fewer shapes than
+        images: the last one is for all that follow.
+        """
         if op == "Input":
             shapes = [shape.counts("dim") for shape in layer.part("input_param").parts("shape")] or [[]]
             self.images += [(top, shapes[min(index, len(shapes) - 1)]) for index, top in enumerate(tops)]
@@ -192,7 +200,9 @@ class _LayerReader:
 
 
 def _is_of_test(layer: TextMessage) -> bool:
-    """Return whether a net without levels and stages has the layer when it is not trained."""
+    """Return whether a layer is in the net that infers: by its rules `include` and `exclude`, for level 0 and
+    no stage, and by its own phase.
+    """
 
     def matches_test(rule: TextMessage) -> bool:
         level = rule.count("min_level", 0) <= 0 <= rule.count("max_level", 0)
@@ -223,7 +233,9 @@ def _count_blobs(op: str, layer: TextMessage) -> int:
 
 
 def _sizes_of_inputs(net: TextMessage) -> list[Sequence[int | None]]:
-    """Return the sizes of the inputs that stand at the top of a net."""
+    """Return the sizes of the inputs that stand at the top of a net. Each has its `input_shape`, or four of
+    the `input_dim`; an empty shape for every input follows, for those that state none.
+    """
     shapes = [shape.counts("dim") for shape in net.parts("input_shape")]
     flat = net.counts("input_dim")
     return [
@@ -234,7 +246,7 @@ def _sizes_of_inputs(net: TextMessage) -> list[Sequence[int | None]]:
 
 
 def _sizes_of_data(layer: TextMessage) -> Sequence[int | None]:
-    """Return the sizes of a data layer's image, as far as it states them."""
+    """Return the sizes of a data layer's image, batch first; None for each that it does not state."""
     memory = layer.part("memory_data_param")
     side = layer.part("transform_param").count("crop_size", 0) or None
     return (

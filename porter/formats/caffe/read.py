@@ -70,6 +70,7 @@ def read_caffe(
     with refusing_damage(path, "fetch both files again"):
         net = read_net(read_bounded(text, _MOST_TEXT).decode()) if text else None
         stored = read_blobs(read_bounded(weights, MOST_BYTES))
+    # Without a net of one image there are still tensors, with a note that says why there is no graph.
     problem = net.problem if net else f"its layers are in a {_NET}, and there is none beside it"
     if text is None or net is None or problem is not None:
         note = f"{UNREAD}: {problem}"
@@ -92,7 +93,9 @@ def read_caffe(
 
 
 def _find_both_files(path: Path) -> tuple[Path | None, Path]:
-    """Return the file of the net, None if there is none beside the weights, and the file of the weights."""
+    """Return the file of the net, None if there is none beside the weights, and the file of the weights.
+    Raise FileError where several could be meant, or the weights are not there.
+    """
     files: list[Path] = []
     for suffix, what in ((_NET, "layers"), (_WEIGHTS, "weights")):
         others = sorted(path.parent.glob(f"*{suffix}"))
@@ -115,10 +118,14 @@ def _find_both_files(path: Path) -> tuple[Path | None, Path]:
 
 def _tensors_of_net(net: Net, stored: Mapping[str, Sequence[Array]], weights: Path) -> NamedArrays:
     """Return the blobs of the net's layers by name. Blobs that Caffe kept with four axes before blobs had
-    shapes get the axes of their layer.
+    shapes get the axes of their layer. Kernels keep their axes, those of InnerProduct only two; every other
+    blob is one row of numbers.
 
     A layer with another number of blobs is refused, as Caffe refuses it (net.cpp, `CopyTrainedLayersFrom`): a
     fork's BatchNorm has a scale of its own.
+
+    Args:
+        stored: the blobs of each layer of the weights file, by the layer's name.
     """
     by_name: dict[str, Array] = {}
     for layer in net.layers:
@@ -157,6 +164,7 @@ def _tensors_without_net(stored: Mapping[str, Sequence[Array]]) -> NamedArrays:
         names = [f"{name}/{index}" for index in range(len(blobs))]
         arrays = dict(zip(names, blobs, strict=True))
         if len(blobs) == 3 and blobs[2].size == 1:
+            # Nothing is computed where the divisor is 1: then the sums are the statistics.
             _, computed = _compute_statistics(names, arrays)
             arrays = dict(zip(names[:2], computed.values() or blobs[:2], strict=True))
         by_name |= arrays
@@ -169,7 +177,13 @@ _KERNELS = ("Convolution", "ConvolutionDepthwise", "DepthwiseConvolution", "Deco
 
 
 def _read_graph(net: Net, tensors: NamedArrays, budget: int, outputs: Sequence[str], size: Size) -> FileGraph:
-    """Return the graph of a net, with the tensors that are computed of its stored ones."""
+    """Return the graph of a net, with the tensors that are computed from its stored ones.
+
+    Args:
+        budget: the most bytes of tensors that may be computed.
+        outputs: names of layers at which the graph ends; the values that nothing reads, if there are none.
+        size: rows and columns of the image.
+    """
     layers = _join_norms(net.layers)
     computed = dict[str, Array]()
     for name, layer in layers.items():
@@ -184,7 +198,9 @@ def _read_graph(net: Net, tensors: NamedArrays, budget: int, outputs: Sequence[s
         layers, {IMAGE, *layers}, arrays, lambda layer: layer.op, budget=budget, passed=net.passed
     )
     channels = net.channels or next(
-        (tensors[layer.blobs[0]].shape[1] for layer in net.layers if layer.op in _KERNELS[:3]), 3
+        # A net that does not state its image's channels reads those of its first kernel.
+        (tensors[layer.blobs[0]].shape[1] for layer in net.layers if layer.op in _KERNELS[:3]),
+        3,
     )
     image = GraphInput((IMAGE, 0), channels, size, order="CHW")
     ends = [(name, 0) for name in outputs] or [(name, output) for name, output in net.ends if name in layers]
@@ -198,8 +214,8 @@ def _unread_parameters(layer: CaffeLayer) -> list[str]:
 
 
 def _join_norms(layers: Sequence[CaffeLayer]) -> dict[str, CaffeLayer]:
-    """Return the layers by name, in which a BatchNorm and the Scale that alone reads it are one norm: Caffe's
-    has no scale of its own.
+    """Return the layers by name, in which a BatchNorm and the Scale that alone reads it are one norm under
+    the Scale's name: Caffe's own BatchNorm has no gamma and beta.
     """
     readers = Counter(source for layer in layers for source in layer.inputs[: layer.values])
     by_name: dict[str, CaffeLayer] = {}
@@ -215,7 +231,8 @@ def _join_norms(layers: Sequence[CaffeLayer]) -> dict[str, CaffeLayer]:
 
 def _compute_statistics(blobs: Sequence[str], tensors: NamedArrays) -> tuple[list[str], dict[str, Array]]:
     """Return the names of a norm's mean and variance, and the two arrays if they are computed. Caffe keeps
-    sums, and their divisor as the third blob. With a divisor of 0 both are 0 (batch_norm_layer.cpp).
+    sums, and their divisor as the third blob. With a divisor of 0 both are 0 (batch_norm_layer.cpp). With a
+    divisor of 1 nothing is computed, and the stored sums are named.
     """
     *sums, factor = blobs
     divisor = float(tensors[factor].ravel()[0]) if tensors[factor].size else 0.0
@@ -243,7 +260,7 @@ def _stored_tensors(layer: CaffeLayer, axes: str) -> dict[str, Stored]:
 
 
 def _read_conv(layer: CaffeLayer, x: Tensor, kernel: Tensor, *bias: Tensor) -> Tensor:
-    """Read a convolution, by groups or by channels."""
+    """Read a convolution by groups, or one by channels (a depthwise layer of a fork)."""
     if layer.parameters.count("axis", 1) != 1:
         raise Unsupported("over another axis than the channels'")
     filters, *_ = fixed_sizes(kernel.sizes)
@@ -299,13 +316,17 @@ def _read_batch_norm(layer: CaffeLayer, x: Tensor, *tensors: Tensor) -> Tensor:
 
 
 def _read_scale(layer: CaffeLayer, x: Tensor, *tensors: Tensor) -> Tensor | Value:
-    """Read a product with trained numbers, or with another value."""
+    """Read a product with trained numbers, or with another value. Raise Unsupported for numbers along other
+    axes, and for a bias that cannot be joined with the scale.
+    """
     parameters, builder = layer.parameters, x.walk.builder
+    # Two values: the second one is the factors, for each image (axis 0) or for each of its channels (axis 1).
     if layer.values == 2 and not layer.blobs and parameters.count("axis", 1) in (0, 1):
         (factors,) = tensors
         other = factors.value
         if not x.value.is_map or other.is_map or other.is_array or parameters.count("axis", 1):
             return x * factors
+        # One factor for each channel, spread over the cells of a map.
         as_map = builder.add(f"{layer.name}:factors", ops.AsMap(), other)
         return builder.add(layer.name, ops.Multiply(), x.value, as_map)
     if layer.values != 1 or parameters.count("axis", 1) != 1 or parameters.count("num_axes", 1) != 1:
@@ -320,12 +341,16 @@ def _read_scale(layer: CaffeLayer, x: Tensor, *tensors: Tensor) -> Tensor | Valu
 
 
 def _read_bias(layer: CaffeLayer, x: Tensor, other: Tensor) -> Tensor | Value:
-    """Read a sum with a trained number for each channel, or with another value."""
+    """Read a Bias: the sum of two values, or of a value and a trained number for each channel. The latter is
+    a bias of the layer before it where there is one to join, and otherwise a sum with a constant.
+    """
+    # Two values, and nothing that is trained: a plain sum.
     if layer.values == 2:
         return x + other
     if layer.parameters.count("axis", 1) != 1 or layer.parameters.count("num_axes", 1) != 1:
         raise Unsupported("over other axes than the channels'")
     biased = x.walk.builder.bias(layer.name, x.value, Stored(layer.blobs[0]))
+    # `bias` gives None where nothing before it can take a bias.
     return biased or x + _by_channel(x, other)
 
 
@@ -367,6 +392,7 @@ def _read_eltwise(layer: CaffeLayer, *values: Tensor) -> Tensor:
     operations = {"PROD": "Mul", "0": "Mul", "MAX": "Max", "2": "Max"}
     kind = operations.get(parameters.word("operation", "SUM"), "Add")
     factors = [float(word) for word in parameters.words("coeff")] if kind == "Add" else []
+    # True also where there are none: products, maxima and plain sums.
     if all(factor == 1 for factor in factors):
         return merge_all(kind, values)
     if len(factors) != len(values):
@@ -386,6 +412,7 @@ def _read_power(layer: CaffeLayer, x: Tensor) -> Tensor:
         for name, default in (("power", 1.0), ("scale", 1.0), ("shift", 0.0))
     )
     line = _affine(x, scale, shift)
+    # porter's power takes other exponents; this one is a quotient.
     if power == -1:
         return functions.ones(x) / line
     return line if power == 1 else line.apply_elementwise(ops.Power(power))
@@ -398,6 +425,7 @@ def _read_lrn(layer: CaffeLayer, x: Tensor) -> Tensor:
     alpha = parameters.number("alpha", 1.0)
     beta = parameters.number("beta", 0.75)
     if parameters.word("norm_region", "ACROSS_CHANNELS") in ("ACROSS_CHANNELS", "0"):
+        # Caffe divides alpha by the cells that are summed, porter's op does not.
         return x.apply_op(ops.LocalResponseNorm(size, alpha / size, beta, parameters.number("k", 1.0)))
     return _lrn_within_channels(x, size, ops.LocalResponseNorm(size**2, alpha / size**2, beta, 1.0))
 

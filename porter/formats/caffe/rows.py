@@ -24,7 +24,9 @@ _MAXIMUM = ("MAX", "2")
 
 
 def program(definition: bytes) -> KernelProgram:
-    """Return the steps that a net states, for porter's own engine."""
+    """Return the steps that a net states, for porter's own engine. Each step names the values and then the
+    blobs that it reads.
+    """
     steps = []
     for layer in read_net(definition.decode()).layers:
         gives = tuple(value_name((layer.name, output)) for output in range(layer.gives))
@@ -44,8 +46,8 @@ def program(definition: bytes) -> KernelProgram:
 
 
 def _settings(layer: TextMessage) -> Settings:
-    """Return the settings of a layer's type. A layer has those of no other type, so their field's name does
-    not matter.
+    """Return the settings of a layer's type: the words of its fields, and of the `dim`s of shapes within
+    them. A layer has the settings of no other type, so their message's name does not matter.
     """
     words = dict[str, list[str]]()
     parts = [part for name, parts in layer.fields.items() if name.endswith("_param") for part in parts]
@@ -81,6 +83,7 @@ def _pool(settings: Settings, x: Numbers) -> Any:
 
 
 def _batch_norm(settings: Settings, x: Numbers, mean: Numbers, variance: Numbers, factor: Numbers) -> Any:
+    """Compute BatchNorm from the stored sums and their divisor; a divisor of 0 makes both statistics 0."""
     factor_of_sums = 1 / factor.ravel()[0] if factor.ravel()[0] else 0.0
     return values.batch_norm(
         x, mean * factor_of_sums, variance * factor_of_sums + settings.number("eps", 1e-5)
@@ -88,6 +91,9 @@ def _batch_norm(settings: Settings, x: Numbers, mean: Numbers, variance: Numbers
 
 
 def _scale(attributes: Mapping[str, Any], x: Numbers, gamma: Numbers, beta: Numbers | None = None) -> Any:
+    """Compute Scale: a product with numbers for each image (a second value at axis 0) or for each channel,
+    and a sum with the bias, if there is one.
+    """
     is_per_image = attributes["values"] == 2 and attributes["settings"].count("axis", 1) == 0
     scaled = x * (
         gamma.reshape(*gamma.shape, *[1] * (x.ndim - gamma.ndim))
@@ -119,6 +125,7 @@ def _axis(settings: Settings, older: str) -> int:
 
 
 def _slice(attributes: Mapping[str, Any], x: Numbers) -> tuple[Numbers, ...]:
+    """Compute Slice: cut an axis before the stated cells, or into as many equal parts as the layer gives."""
     settings = attributes["settings"]
     return tuple(
         np.split(x, settings.counts("slice_point") or attributes["gives"], _axis(settings, "slice_dim"))
@@ -126,6 +133,7 @@ def _slice(attributes: Mapping[str, Any], x: Numbers) -> tuple[Numbers, ...]:
 
 
 def _crop(settings: Settings, x: Numbers, like: Numbers) -> Any:
+    """Cut `x` to the sizes of `like` from an axis on; one offset is for all these axes."""
     first = settings.count("axis", 2) % x.ndim
     offsets = settings.counts("offset") or [0]
     all_offsets = offsets if len(offsets) > 1 else offsets * (x.ndim - first)
@@ -181,11 +189,13 @@ def _mvn(settings: Settings, x: Numbers) -> Any:
 
 
 def _normalize(settings: Settings, x: Numbers, scale: Numbers) -> Any:
+    """Compute Normalize: `x` over its norm across channels, or across all cells too, by a scale."""
     total = (x**2).sum((1, 2, 3) if settings.flag("across_spatial", True) else 1, keepdims=True)
     return x / np.sqrt(total + settings.number("eps", 1e-10)) * scale.reshape(-1, 1, 1)
 
 
 def _permute(settings: Settings, x: Numbers) -> Any:
+    """Compute Permute: the axes that `order` names come first, the others follow in their order."""
     order = settings.counts("order")
     return x.transpose([*order, *sorted({*range(x.ndim)} - {*order})])
 

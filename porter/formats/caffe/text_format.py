@@ -56,7 +56,7 @@ class TextMessage:
 
 
 def parse_text(text: str) -> TextMessage:
-    """Return the message of a text.
+    """Return the message that a text of protobuf states, with all messages in it.
 
     Raises:
         ValueError: it is no such text.
@@ -76,6 +76,7 @@ def parse_text(text: str) -> TextMessage:
             raise ValueError(f"a field has a name, got {token!r}")
         values = open_messages[-1].fields.setdefault(token, [])
         kind, value = next(tokens, ("end", ""))
+        # The colon may be left out before a message.
         if (kind, value) == ("mark", ":"):
             kind, value = next(tokens, ("end", ""))
         if (kind, value) == ("mark", "["):
@@ -122,5 +123,6 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
             yield ("mark", mark) if mark else ("word", word)
         elif double is not None or single is not None:
             yield "text", double if double is not None else single
+        # Nothing but blanks or a comment matched: the end.
         elif position >= len(text):
             return

@@ -24,7 +24,9 @@ _layouts: WeakKeyDictionary[Content, str | None] = WeakKeyDictionary()
 
 
 def _layout(content: Content) -> str | None:
-    """Return the layout of an HDF5 file, as `recognise_layout` names it; None for any other file."""
+    """Return the layout of an HDF5 file (`keras-h5`, `keras-weights-h5` or `hdf5`, as `recognise_layout`
+    names it); None for any other file. Each file is looked at once.
+    """
     if not content.head.startswith(HDF5_MAGIC):
         return None
     if content not in _layouts:

@@ -117,7 +117,8 @@ def activation_name(value: Any) -> str | None:
 
 
 def apply_activation(layer: KerasLayer, x: Tensor) -> Tensor:
-    """Return the value of the activation of `x` that `layer.op` names.
+    """Return the value of the activation of `x` that `layer.op` names. GLU halves an axis, softmaxes run
+    along axes, some activations are made of several ops, and all others are one op on each number.
 
     Raises:
         Unsupported: porter has no op for it.
@@ -125,6 +126,7 @@ def apply_activation(layer: KerasLayer, x: Tensor) -> Tensor:
     arguments = layer.arguments
     threshold = arguments.get("threshold", _SHRINK_THRESHOLD)
     squareplus_b = arguments.get("b", _SQUAREPLUS_B)
+    # Those that are made of parts have these numbers built in.
     if layer.op in PARTS and (threshold != _SHRINK_THRESHOLD or squareplus_b != _SQUAREPLUS_B):
         raise Unsupported("with other numbers than its own")
     if layer.op == "glu":

@@ -56,7 +56,8 @@ def variable_in(layer: str, variable: str) -> str:
 def stored_array(layer: KerasLayer) -> tuple[str, Array] | None:
     """Return the kernel of an EinsumDense that multiplies each number by one of its own, with the axes of its
     input: its name, and its content, with one cell along the batch and the axes that it is repeated along.
-    Return None for another layer.
+    Return None for another layer. It multiplies so where the result has the input's axes, and the kernel some
+    of them in the same order.
     """
     if layer.op != "EinsumDense" or "kernel" not in layer.tensors or "bias" in layer.tensors:
         return None
@@ -83,6 +84,7 @@ def read_einsum(layer: KerasLayer, x: Tensor) -> Tensor:
     equation = read_equation(str(layer.arguments.get("equation")), x.rank)
     if equation is None:
         raise Unsupported(description)
+    # The axes that only the kernel and the result have.
     units = "".join(axis for axis in equation.second if axis not in equation.first)
     if bias_axes:
         # The bias's axes must be the units, in their order.
@@ -97,7 +99,7 @@ def read_einsum(layer: KerasLayer, x: Tensor) -> Tensor:
 
 def read_attention(layer: KerasLayer, *values: Tensor) -> Tensor:
     """Return the value of a MultiHeadAttention: q, k and v of each head by a kernel each, attention over some
-    axes, and a kernel over all heads.
+    axes, and a kernel over all heads. A call with two values takes the second one as the key too.
     """
     _expect_plain(layer)
     if not 1 < len(values) == len(layer.operands) < 4:
@@ -180,6 +182,7 @@ def read_dot(layer: KerasLayer, *values: Tensor) -> Tensor:
     ranks = [each.rank for each in values]
     if len(ranks) != 2 or (is_normalised and ranks != [2, 2]):
         raise Unsupported(f"of normalised values, or of {len(ranks)}")
+    # Two values N×C give one sum for each image.
     if ranks == [2, 2] and all(axis in (1, -1) for axis in axes):
         least_norm = 1e-7 if layer.keras > 2 else 1e-6
         first, second = (
@@ -190,6 +193,7 @@ def read_dot(layer: KerasLayer, *values: Tensor) -> Tensor:
     sides = ["nABC"[: ranks[0]], "nDEF"[: ranks[1]]]
     for side, axis in enumerate(axes):
         sides[side] = sides[side].replace(Items(sides[side])[axis], "k")
+    # The second value's first letter is the batch, which the result has once.
     equation = f"{','.join(sides)}->{sides[0].replace('k', '')}{sides[1][1:].replace('k', '')}"
     return einsum(equation, *values)
 

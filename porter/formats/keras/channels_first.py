@@ -113,6 +113,7 @@ def _turn(flow: Flow) -> Flow:
     Raises:
         _OrderMatters: a layer is not known to compute the same then.
     """
+    # `places` has the new place of each call by its old one, and `ranks` the number of axes that each gives.
     calls, places, ranks = list[LayerCall](), {SOURCE.call: SOURCE.call}, {SOURCE.call: 4}
     for index, call in enumerate(flow.calls):
         input_ranks = [ranks[result.call] for result in results_in(call.inbound)]
@@ -134,8 +135,11 @@ def _turn(flow: Flow) -> Flow:
 
 
 def _with_permutes(flow: Flow, image_first: bool) -> Flow:
-    """Return the model with Permutes around its layers that have channels first. `image_first`: its image has
-    them first too.
+    """Return the model with Permutes around its layers that have channels first; a layer's activation follows
+    the second of them as a layer of its own.
+
+    Args:
+        image_first: whether the image has its channels first too.
     """
     calls, places, shape = list[LayerCall](), {SOURCE.call: SOURCE.call}, flow.shape
     if image_first:
@@ -162,6 +166,7 @@ def _with_permutes(flow: Flow, image_first: bool) -> Flow:
             value = add(call, CHANNELS_LAST, "Permute", {"dims": last}, Inbound((values[0],), {}))
             plain = {"activation": None} if "activation" in settings else {}
             value = add(call, "", call.kind, {**settings, "data_format": CHANNELS_LAST, **plain}, value)
+            # A global pool that keeps no axes of size 1 gives features, which have no order.
             if not call.kind.startswith("Global") or settings.get("keepdims"):
                 value = add(call, CHANNELS_FIRST, "Permute", {"dims": first}, value)
             if settings.get("activation") not in (None, "linear"):
@@ -182,6 +187,7 @@ def _with_channels_last(kind: str, arguments: JsonObject, ranks: Sequence[int]) 
     """
     rank = max(ranks, default=0)
     axis = arguments.get("axis", -1)
+    # A softmax over a map runs along its last axis, which is another one then.
     if len({*ranks}) != 1 or (rank == 4 and arguments.get("activation") == "softmax"):
         raise _OrderMatters
     if kind == "Flatten" or (rank == 4 and kind in (*_WINDOWED, *_GLOBAL_POOLS)):

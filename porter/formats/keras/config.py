@@ -85,7 +85,8 @@ def is_foreign(layer: JsonObject) -> bool:
 
 
 def layer_name(layer: JsonObject) -> str:
-    """Return a layer's own name, which a model of connected layers has beside the layer's config too.
+    """Return a layer's own name. A model of connected layers states it beside the layer's config too; a
+    Sequential without any is called `sequential`.
 
     Raises:
         ValueError: it is not text. Unnamed: there is none.
@@ -123,8 +124,8 @@ def describe_layers(text: bytes, path: Path) -> dict[LayerPath, Described]:
 
 
 def _describe(model: JsonObject, path: LayerPath, described: dict[LayerPath, Described]) -> None:
-    """Add the layers of a model, and of the models within it, to `described`, by their paths in the file of
-    weights.
+    """Add the layers of a model, and of the models and wrappers within it, to `described`, by their paths in
+    the file of weights.
     """
     counts: Counter[str] = Counter()
     for layer in model["config"].get("layers", ()):

@@ -94,7 +94,7 @@ class Flow:
 
 def results_in(argument: Any) -> list[Result]:
     """Return the values in one argument, or in all arguments of a call, in order: those of a dict by its
-    sorted keys.
+    sorted keys. Return none where there is only a constant.
     """
     if isinstance(argument, Inbound):
         return results_in((argument.arguments, tuple(argument.keywords.values())))
@@ -120,6 +120,7 @@ def read_flow(text: str | bytes, where: str) -> Flow | None:
             return None
         calls = _CallRecorder()
         further = _shapes_by_input(model)
+        # The image is the first input of four axes, or just the first input; each other one becomes a call.
         image = next((name for name, shape in further.items() if len(shape) == 4), next(iter(further)))
         inputs = [SOURCE if name == image else calls.add(_input_layer((name,), 0)) for name in further]
         first = further.pop(image)
@@ -162,8 +163,8 @@ def names_within(text: str | bytes, where: str) -> dict[str, frozenset[str]]:
 
 
 def with_stated(text: str | bytes, metadata: Stated, where: str) -> str | bytes:
-    """Return a model's config that says which Keras wrote it and on what, if `metadata`, which the file has
-    beside the config, says so.
+    """Return a model's config together with what `metadata`, which the file has beside the config, says of
+    the Keras that wrote it and of its backend. Return the text as it is where that adds nothing.
 
     Raises:
         FileError: it is not JSON.
@@ -178,8 +179,12 @@ def with_stated(text: str | bytes, metadata: Stated, where: str) -> str | bytes:
 
 
 def with_places(arguments: Any, places: Mapping[int, int]) -> Any:
-    """Return a call's arguments for a flow in which the calls stand at other places; `places` has the new
-    place of each call by its old one.
+    """Return a call's arguments for a flow in which the calls stand at other places; constants stay as they
+    are.
+
+    Args:
+        arguments: of one call, or a part of them.
+        places: the new place of each call in the flow, by its old one.
     """
     if isinstance(arguments, Result):
         return replace(arguments, call=places[arguments.call])
@@ -208,7 +213,9 @@ def _version(model: JsonObject, calls: Sequence[LayerCall]) -> int:
 
 @contextmanager
 def _refusing_damage(where: str) -> Iterator[None]:
-    """Make one FileError of what a damaged config raises."""
+    """Make one FileError of what a damaged config raises within the block. A layer without a name has its own
+    next step.
+    """
     try:
         yield
     except Unnamed as error:
@@ -226,7 +233,9 @@ def _is_model(layer: JsonObject) -> bool:
 
 
 def _names(model: JsonObject, depth: int) -> Iterator[str]:
-    """Yield the names of a model's layers, also of those in models within it."""
+    """Yield the names of a model's layers, also of those in models and wrappers within it; of a wrapper those
+    of its layer.
+    """
     if depth > _MOST_DEPTH:
         raise ValueError(f"models are nested deeper than {_MOST_DEPTH}")
     inner = inner_layer(model)
@@ -238,7 +247,7 @@ def _names(model: JsonObject, depth: int) -> Iterator[str]:
 
 def _layers(model: JsonObject) -> list[JsonObject]:
     """Return a model's layers. Keras 1, and Keras 2 before 2.2.3, wrote a Sequential's config as the list
-    itself.
+    itself. Raise ValueError where two of them have one name.
     """
     config = model["config"]
     layers = config if isinstance(config, list) else config["layers"]
@@ -293,7 +302,14 @@ class _CallPlace:
 def _flatten(
     calls: _CallRecorder, model: JsonObject, position: _CallPlace, inputs: Sequence[Result]
 ) -> list[Result]:
-    """Add the calls of a model's layers, for one call of the model with `inputs`, and return its results."""
+    """Add the calls of a model's layers to `calls`, for one call of the model with `inputs`, and return the
+    results of that call. A Sequential's layers are called one after the other, those of any other model as
+    its nodes say; an input that is not given is an InputLayer of its own.
+
+    Args:
+        position: where the model stands among the models around it, and its round: how many calls of it came
+            before.
+    """
     calls.enter()
     if len(position.path) > _MOST_DEPTH:
         raise ValueError(f"models are nested deeper than {_MOST_DEPTH}")
@@ -301,6 +317,7 @@ def _flatten(
         return _flatten_sequential(calls, model, position, inputs)
     config = model["config"]
     layers = {layer_name(layer): layer for layer in _layers(model)}
+    # A node is a call of a layer in this model, with its arguments.
     nodes = {
         name: [parse_inbound(node, layers) for node in layer.get("inbound_nodes") or ()]
         for name, layer in layers.items()
@@ -322,15 +339,20 @@ def _flatten(
         inbound = nodes[name][index].resolve(
             lambda reference: _pick(results[resolver.key(reference)], reference.output)
         )
+        # A call of the model calls each layer as often as the layer has nodes, so this is the layer's next
+        # round.
         layer_position = position.within(name, position.round * len(nodes[name]) + index)
         results[name, index] = _call(calls, layers[name], layer_position, inbound)
+    # `of_model`, because Keras counts the calls in a model's outputs otherwise than those in its nodes.
     return [_pick(results[resolver.key(reference, of_model=True)], reference.output) for reference in outputs]
 
 
 def _flatten_sequential(
     calls: _CallRecorder, model: JsonObject, position: _CallPlace, inputs: Sequence[Result]
 ) -> list[Result]:
-    """Add the calls of a Sequential's layers, and return the results of the last one."""
+    """Add the calls of a Sequential's layers to `calls`, each with the first result of the one before, and
+    return the results of the last one.
+    """
     values = list(inputs)
     for layer in _layers(model):
         if layer["class_name"] != "InputLayer":
@@ -340,7 +362,10 @@ def _flatten_sequential(
 
 
 def _call(calls: _CallRecorder, layer: JsonObject, position: _CallPlace, inbound: Inbound) -> list[Result]:
-    """Add a call of a layer, or the calls of a model's layers, and return its results."""
+    """Add a call of a layer to `calls`, or the calls of a model's or a wrapper's layers, and return its
+    results. A user's class becomes a kind that no layer has; older names of classes and arguments become
+    today's.
+    """
     training = inbound.keywords.get("training")
     if isinstance(training, bool):
         position = replace(position, training=training)
@@ -366,8 +391,9 @@ def _call(calls: _CallRecorder, layer: JsonObject, position: _CallPlace, inbound
 
 
 def _inputs_of(model: JsonObject, inbound: Inbound) -> list[Result]:
-    """Return the values that a nested model is called with, in the order of its inputs. A dict has their
-    keys, or the names of a list of inputs (keras/src/models/functional.py, _standardize_inputs).
+    """Return the values that a nested model is called with, in the order of its inputs. A dict of values has
+    the keys of the model's dict of inputs, or the names of its list of inputs
+    (keras/src/models/functional.py, _standardize_inputs).
     """
     argument = inbound.arguments[0] if inbound.arguments else None
     if not isinstance(argument, dict) or model["class_name"] == "Sequential":
@@ -424,13 +450,16 @@ class _Resolver:
         kind = self._kinds[name]
         if kind in MODELS:
             counts_from_1 = (of_model and kind != "Sequential") if self._modern else True
+            # A model that is called once may be counted from 0 or from 1.
             call = 0 if count == 1 and call <= 1 else call - counts_from_1
         if not 0 <= call < count:
             raise ValueError(f"layer '{name}' has no call {reference.call}")
         return name, call
 
     def order(self, outputs: Sequence[KerasHistory]) -> list[tuple[str, int]]:
-        """Return every call that the outputs need, each after the calls that it needs itself."""
+        """Return every call that the outputs need, each after the calls that it needs itself: layers' names
+        and the numbers of their calls.
+        """
         waiting = [self.key(reference, of_model=True) for reference in outputs]
         needs: dict[tuple[str, int], list[tuple[str, int]]] = {}
         while waiting:
@@ -444,8 +473,8 @@ class _Resolver:
 
 
 def _shapes_by_input(model: JsonObject) -> dict[str, tuple[int | None, ...]]:
-    """Return the shapes of a model's inputs by the names of their layers; the name of an only input is
-    empty.
+    """Return the shapes of a model's inputs by the names of their layers. An only input has an empty name,
+    because it is called nowhere.
     """
     config = model["config"]
     references = config.get("input_layers") if isinstance(config, dict) else None
@@ -466,7 +495,9 @@ def _input_type(model: JsonObject, image: str) -> Dtype:
 
 
 def _input_shape(model: JsonObject) -> tuple[int | None, ...]:
-    """Return the shape of a model's first input, which versions of Keras state in different places."""
+    """Return the shape of a model's first input, batch first, which versions of Keras state in different
+    places; an empty one where none is stated.
+    """
     config = model["config"]
     fields = config if isinstance(config, dict) else {}
     if model["class_name"] in MODELS and isinstance(config, dict | list):
@@ -475,6 +506,7 @@ def _input_shape(model: JsonObject) -> tuple[int | None, ...]:
         if "input_layers" in fields:
             start = parse_references(fields["input_layers"])[0].layer
             first = next((layer for layer in layers if layer_name(layer) == start), None)
+        # The first layer may be a model, which states it further within.
         if first is not None and (shape := _input_shape(first)):
             return shape
     shape = next((fields[key] for key in _SHAPES if fields.get(key)), ())

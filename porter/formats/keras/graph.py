@@ -90,6 +90,7 @@ def read_graph(
     flow = read_calls(text, where)
     if flow is None:
         return None
+    # The words say what the model takes in place of an image.
     image = _image_input(flow.shape)
     if image is None:
         return _describe_input(flow)
@@ -104,6 +105,7 @@ def read_graph(
     def read(size: Size) -> FileGraph:
         return model.graph(replace(image, size=size), ends)
 
+    # An array's sizes are known; a map's may be open, and are then found by reading.
     graph = read(image.size) if image.shape else read_for_sizes(image.size, read)
     names = flow.names if not outputs and len(flow.names) == len(graph.outputs) else ()
     return replace(
@@ -116,10 +118,15 @@ def read_graph(
 
 
 def _image_input(shape: Sequence[int | None]) -> GraphInput | None:
-    """Return the graph's input for an input of this shape, batch first: a map, or an array of known axes,
-    whose numbers stand in a map of one channel. Return None where it is neither, or too large.
+    """Return the graph's input for a model's input of this shape: a map of rows, columns and channels, or an
+    array of known axes, whose numbers stand in a map of one channel. Return None where it is neither (a map
+    of unknown channels, an open axis, no shape at all), or where the array is too large.
+
+    Args:
+        shape: of the input, batch first; empty where the config states none.
     """
     _, *sizes = shape or (None,)
+    # A map, whose rows and columns may be open.
     if len(sizes) == 3:
         rows, columns, channels = sizes
         return GraphInput(_IMAGE, channels, (rows, columns)) if channels else None
@@ -142,8 +149,8 @@ def _describe_input(flow: Flow) -> str:
 
 
 def with_graph(checkpoint: Checkpoint, graph: FileGraph | str | None) -> Checkpoint:
-    """Return the checkpoint with its graph, and with the tensors that the graph has of its own; or with a
-    note of why there is none, if `graph` is the reason.
+    """Return the checkpoint with its graph and the tensors that only the graph has. If `graph` is the reason
+    why there is none, return it with a note of that reason; if it is None, as it is.
     """
     if isinstance(graph, str):
         return replace(checkpoint, notes=(*checkpoint.notes, f"{UNREAD}: {graph}"))
@@ -160,7 +167,8 @@ def _node_output(calls: Sequence[NamedCall], result: Result) -> NodeOutput:
 
 
 def _find_outputs(calls: Sequence[NamedCall], outputs: Sequence[str]) -> list[NodeOutput]:
-    """Return the values that a user names; a layer's name means its value after its activation.
+    """Return the values of the nodes that a user names, in this order; a layer's name means its value after
+    its activation.
 
     Raises:
         UsageError: the model lacks one of them.
@@ -168,6 +176,7 @@ def _find_outputs(calls: Sequence[NamedCall], outputs: Sequence[str]) -> list[No
     by_name: dict[str, NodeOutput] = {}
     for named in calls:
         by_name |= {before_activation(named): (named.name, 0), last_name(named): (last_name(named), 0)}
+    # These come last, so that a layer's own name means what comes after its activation.
     by_name |= {named.name: (last_name(named), 0) for named in calls}
     expect_values(outputs, by_name)
     return [by_name[name] for name in outputs]
@@ -187,11 +196,12 @@ class _Model:
     where: str
 
     def graph(self, image: GraphInput, ends: Sequence[NodeOutput]) -> FileGraph:
-        """Build the graph for an image that ends at these values."""
+        """Build the graph for an image, up to the values `ends`."""
         calls = self.calls
         names_before = {named.name: before_activation(named) for named in calls}
         layers = dict[str, KerasLayer]()
         stored = _StoredArrays({}, set())
+        # The names of what depends on the image; all other values are constants.
         live = {_IMAGE[0], *(named.name for named in calls), *map(fused_name, calls)}
         flow = Dataflow(
             layers,
@@ -204,11 +214,13 @@ class _Model:
         inputs = {named.name: _further_image(self.flow, named) for named in calls}
         further = {name: image for name, image in inputs.items() if image is not None}
 
+        # A tap is the name under which the engine gives a value; it gives only a call's first one.
         def tap(source: NodeOutput) -> str | None:
             return None if source[1] else names_before.get(source[0], source[0])
 
         walk = begin(flow, image, stored.arrays, tap, further)
         arrays = self._add_layers(walk, layers, stored)
+        # A layer that is nothing but a stored array does not depend on the image.
         live -= arrays
         read_nodes(walk, lambda op: self._read, moves_are_nodes=True)
         graph = walk.finish(walk.output_values(ends), ends)
@@ -217,8 +229,8 @@ class _Model:
         return replace(graph, evaluated=evaluated)
 
     def _add_layers(self, walk: Walk, layers: dict[str, KerasLayer], stored: _StoredArrays) -> set[str]:
-        """Add the layers of all calls to `layers`, and return the names of those that are stored arrays and
-        nothing else.
+        """Add the layers of all calls to `layers` and their arrays to `stored`, and return the names of those
+        that are stored arrays and nothing else.
         """
         values, arrays = {SOURCE.call: _IMAGE}, set[str]()
         for index, named in enumerate(self.calls):
@@ -236,13 +248,16 @@ class _Model:
                     walk.flow.store_computed(name, constant)
                 layers |= {name: replace(layer, name=name, inputs=()) for name in added if name not in layers}
                 if (array := stored.array_name(layer)) is not None:
+                    # What reads the layer reads the array.
                     values[index] = array, 0
                     arrays.add(layer.name)
                     break
         return arrays
 
     def _read(self, walk: Walk, layer: KerasLayer) -> Outputs:
-        """Return what a layer gives, and make a FileError of damage in its config."""
+        """Return what a layer gives. Damage in its config becomes a FileError, and Unsupported where a value
+        that it reads has an unknown shape.
+        """
         try:
             return as_outputs(layer.read(layer, *map(Scope(walk, layer).tensor, layer.inputs)))
         except _DAMAGED as error:
@@ -279,6 +294,7 @@ class _StoredArrays:
         """Add the arrays that a layer holds or is. Return those that the file's tensors lack, and the names
         of all that were added.
         """
+        # Ones stay ones when they are repeated.
         if layer.op == "ones_like" or (layer.op == "repeat" and layer.source in self.ones):
             self.ones.add((layer.name, 0))
         constants = layer.constants
@@ -378,6 +394,10 @@ def _reference(result: Result, values: Mapping[int, NodeOutput]) -> NodeOutput:
 def _take_operand(operand: Any, values: Mapping[int, NodeOutput], hold: Callable[[Array], NodeOutput]) -> Any:
     """Return an operand with `Taken` for each value in it, and for each array of several axes or of many
     numbers, which `hold` keeps; others stay as they are.
+
+    Args:
+        operand: an argument of an operation, or an item of one.
+        values: what each call before it gives, by its place in the flow.
     """
     if isinstance(operand, Result):
         return Taken(_reference(operand, values))
@@ -391,7 +411,7 @@ def _take_operand(operand: Any, values: Mapping[int, NodeOutput], hold: Callable
 
 def name_calls(flow: Flow, tensors: NamedArrays) -> list[NamedCall]:
     """Return every call with the name of its node: its layer's name, and `layer:2` at the layer's second
-    call.
+    call. Each has the names of its layer's tensors, none for a layer that cannot hold any.
     """
     holders = [call.path for call in flow.calls if _may_hold(call)]
     names = name_layers(holders, [call.path for call in flow.calls], tensors)
@@ -415,6 +435,7 @@ def _attention_tensors(call: LayerCall, by_layer: Mapping[str, Mapping[str, str]
     """
     tensors: dict[str, str] = {}
     for part, names in PARTS.items() if call.kind == "MultiHeadAttention" else ():
+        # The names that a part may have in the file: with the whole path, with the layer's name, or alone.
         spellings = [
             f"{prefix}{name}"
             for prefix in (f"{'/'.join(call.path)}/", f"{call.path[-1]}/", "")

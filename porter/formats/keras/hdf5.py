@@ -159,7 +159,8 @@ def has_attribute(owner: Hdf5Node, name: str) -> bool:
 
 
 def child_of(file: Hdf5, group: Hdf5Node, name: str) -> Hdf5Node:
-    """Return the group or dataset at `name`, a path relative to `group`, each step of which is a hard link.
+    """Return the group or dataset at `name`, a path relative to `group`, each step of which has to be a hard
+    link, an entry that holds an address in this file.
 
     Raises:
         FileError: it does not exist, or a step is a soft or an external link.
@@ -250,8 +251,8 @@ def read_text_attribute(file: Hdf5, owner: Hdf5Node, name: str) -> str | None:
 
 
 def read_names_attribute(file: Hdf5, owner: Hdf5Node, name: str) -> tuple[str, ...]:
-    """Return the list of names in an attribute. Keras splits one that is too long for an HDF5 header into
-    `name0`, `name1` and so on.
+    """Return the names in an attribute, in order. Keras splits a list that is too long for an HDF5 header
+    into `name0`, `name1` and so on.
 
     Raises:
         FileError: it does not exist, or is not a list of texts.
@@ -271,7 +272,9 @@ def read_names_attribute(file: Hdf5, owner: Hdf5Node, name: str) -> tuple[str, .
 
 
 def _read_names(file: Hdf5, owner: Hdf5Node, name: str) -> tuple[str, ...]:
-    """Return the texts of an attribute, whose size is bounded before they are decoded."""
+    """Return the texts of an attribute, whose size is bounded before they are decoded. Raise FileError if
+    they are no list of texts, or too many or too long.
+    """
     attribute = owner.object.attributes[name]
     if attribute is None or len(attribute.shape) != 1 or len(attribute.texts) > _MOST_NAMES:
         found = f"shape {attribute.shape}" if attribute else "other values"
@@ -283,7 +286,7 @@ def _read_names(file: Hdf5, owner: Hdf5Node, name: str) -> tuple[str, ...]:
 
 def read_datasets(file: Hdf5, datasets: Mapping[str, Hdf5Node]) -> NamedArrays:
     """Return the values of every dataset by its key, in native byte order. The sizes of all are checked
-    before any is read.
+    before any is read. A key whose node is a group is left out.
 
     Raises:
         FileError: a type is not a number, values are in another file or were never written, or the file

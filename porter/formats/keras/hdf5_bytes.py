@@ -88,7 +88,9 @@ class Hdf5Bytes:
             raise ValueError(f"expected {signature!r} at byte {position}")
 
     def root(self) -> int:
-        """Return the address of the root group, which the superblock states."""
+        """Return the address of the root group's header, which the superblock states. Raise UnknownPart for a
+        superblock that is not h5py's default.
+        """
         self._expect_signature(0, _MAGIC)
         base, _, end, _, _, header = self._unpack("<6Q", 24)
         version, sizes_of_addresses = self._slice(8, 1), self._slice(13, 2)
@@ -99,7 +101,9 @@ class Hdf5Bytes:
         return int(header)
 
     def _read_object(self, address: int) -> Object:
-        """Read the object at an address: a group with its links, or a dataset."""
+        """Read the object at an address: a group with its links, or a dataset. Raise UnknownPart for messages
+        that only later versions of the format have.
+        """
         messages: dict[int, list[bytes]] = {}
         for kind, flags, content in self._read_messages(address):
             self._count(1, len(content))
@@ -116,7 +120,9 @@ class Hdf5Bytes:
         )
 
     def _read_messages(self, address: int) -> Iterator[tuple[int, int, bytes]]:
-        """Yield a header's messages: type, flags and content."""
+        """Yield an object header's messages: the type, flags and content of each. A message may lead to a
+        further block of messages, which comes behind all others.
+        """
         version, _, count, _, length = self._unpack("<BBHII", address)
         if version != 1:
             raise UnknownPart("headers of later versions")
@@ -135,7 +141,9 @@ class Hdf5Bytes:
                     yield kind, flags, content
 
     def _read_links(self, tree: int, heap: int) -> Iterator[tuple[str, int | None]]:
-        """Yield the links of a group: a B-tree's leaves are tables, whose names are in a local heap."""
+        """Yield the links of a group, each with its name and its address, None for a soft link: a B-tree's
+        leaves are tables, whose names are in a local heap.
+        """
         self._expect_signature(heap, b"HEAP")
         size, _, start = self._unpack("<QQQ", heap + 8)
         end_of_names = start + size
@@ -161,6 +169,7 @@ class Hdf5Bytes:
             address, above = waiting.pop()
             self._expect_signature(address, b"TREE\0")
             level, count = self._unpack("<BH", address + 5)
+            # Each level is one below that above it, so no node can lead back to itself.
             if above >= 0 and level != above - 1:
                 raise ValueError(f"the tree at byte {address} has level {level}")
             self._count(count + 1)
@@ -176,6 +185,8 @@ class Hdf5Bytes:
         version, _, *lengths = struct.unpack_from("<BBHHH", message)
         if version != 1:
             raise UnknownPart("attributes of later versions")
+        # Name, type and shape follow a head of 8 bytes, each filled up to a multiple of 8; the value is the
+        # rest.
         position, parts = 8, []
         for length in lengths:
             parts.append(message[position : position + length])
@@ -203,7 +214,7 @@ class Hdf5Bytes:
         )
 
     def _read_text(self, reference: bytes) -> bytes | memoryview:
-        """Return a text of any length, by its place in a global heap."""
+        """Return a text of any length; `reference` has its length and its place in a global heap."""
         length, collection, number = struct.unpack_from("<IQI", reference)
         if not length:
             return b""
@@ -217,6 +228,7 @@ class Hdf5Bytes:
         self._expect_signature(start, b"GCOL\x01")
         (length,) = self._unpack("<Q", start + 8)
         end, position = start + length, start + 16  # the collection's header and each object's have 16 bytes
+        # This raises ValueError where the collection ends behind the file.
         self._slice(start, 0 if end <= len(self.data) else length)
         objects: dict[int, memoryview] = {}
         while position + 16 <= end:
@@ -234,7 +246,9 @@ class Hdf5Bytes:
         return objects
 
     def _locate_values(self, messages: Mapping[int, list[bytes]]) -> DatasetValues:
-        """Return the values of a dataset as a place in the file, and the reason if they cannot be read."""
+        """Return a dataset's values as a place in the file, or with the reason why they cannot be read. Raise
+        UnknownPart for values in chunks.
+        """
         (datatype,), (dataspace,), (layout,) = (
             messages.get(kind, []) for kind in (_DATATYPE, _DATASPACE, _LAYOUT)
         )
@@ -261,7 +275,9 @@ def _read_shape(message: bytes) -> tuple[int, ...]:
 
 
 def _numpy_type(message: bytes) -> np.dtype[np.generic] | None:
-    """Return the numpy type of numbers; None for other types."""
+    """Return the numpy type of a dataset's values; None where they are no numbers. Raise UnknownPart for
+    numbers that numpy has no type of.
+    """
     kind = message[0] & _CLASS_BITS
     flags = message[1]
     (size,) = struct.unpack_from("<I", message, 4)

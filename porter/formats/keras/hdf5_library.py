@@ -67,7 +67,14 @@ def _build_object(
     attributes: Mapping[str, Any],
     values: list[Any] | None,
 ) -> Object:
-    """Build an object from what the child process wrote of it."""
+    """Build an object from what the child process said of it.
+
+    Args:
+        data: the bytes of the HDF5 file.
+        written: values that the child process copied together, because they do not lie together in the file.
+        links: the address of each, None for a link to elsewhere.
+        values: of a dataset, as `_values_of` describes them; None for a group.
+    """
     from porter.base.dtypes import storage_type
     from porter.formats.keras.hdf5_objects import DatasetValues, Object, Texts, values_at
 
@@ -140,10 +147,12 @@ def _values_of(dataset: Any, target: BinaryIO) -> list[Any]:
     description = [opened.shape or (), kind.get_class(), number and number.str]
     if opened.is_virtual or opened.external:
         return [None, False, *description, IN_ANOTHER_FILE]
+    # No numbers, none at all, or some that were never written: there is nothing to locate.
     if number is None or not opened.size or not _is_complete(opened):
         return [None, False, *description, None]
     base = kind.get_super() if kind.get_class() == _ENUM else kind
     start = dataset.get_offset()
+    # They lie together and as numpy has them, so they are read from the file itself.
     if start is not None and (kind.get_class() == _OPAQUE or base.equal(h5t.py_create(base.dtype))):
         return [start, False, *description, None]
     try:
@@ -174,7 +183,9 @@ def _is_complete(dataset: Any) -> bool:
 
 
 def main() -> None:
-    """Write what a file holds, as h5py reads it, for the process that started this one."""
+    """Write what a file holds, as h5py reads it, for the process that started this one. Its arguments are the
+    HDF5 file, the JSON to write, and the file for values that do not lie together.
+    """
     import h5py
     from h5py import h5o
 

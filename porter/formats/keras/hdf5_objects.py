@@ -58,11 +58,13 @@ class DatasetValues:
 
 
 def values_at(start: int | None, values: DatasetValues, kind: int) -> DatasetValues:
-    """Return a dataset's values with their place in the data, of which all is known but where they begin.
+    """Return a dataset's values with their place in the data, or with the reason why they are not read, which
+    `values` states already or is found here.
 
     Args:
         start: None if they were never written.
         kind: HDF5's class of their type.
+        values: the dataset's, of which all is known but where they begin.
 
     Raises:
         ValueError: they are not in the data.

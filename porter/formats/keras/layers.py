@@ -100,7 +100,9 @@ def is_in_training(call: LayerCall) -> bool:
 
 
 def read_layer(layer: KerasLayer, *values: Tensor) -> Any:
-    """Return what a layer gives, before its `activation` argument if it is one of FUSING.
+    """Return what a layer gives, before its `activation` argument if it is one of FUSING. A layer that does
+    nothing in inference gives its first value; one that trains otherwise, such as a dropout, is recorded as
+    left out.
 
     Raises:
         Unsupported: porter has no op for the layer.
@@ -167,6 +169,7 @@ def _read_relu(layer: KerasLayer, x: Tensor) -> Tensor:
         raise Unsupported(f"with threshold {threshold:g} and another bound or slope")
     if threshold:
         return x.apply_elementwise(ops.ThresholdedRelu(threshold))
+    # A slope is for what is below 0, so there is no lower bound with it.
     high = np.inf if max_value is None else number(max_value)
     if not slope:
         return x.clip(0.0, high)
@@ -175,7 +178,8 @@ def _read_relu(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def read_activation(layer: KerasLayer, x: Tensor) -> Tensor:
-    """Apply the `activation` argument: a name, or since Keras 3 a layer that is an activation.
+    """Return the value of a layer's `activation` argument for `x`: the argument is a name, or since Keras 3 a
+    layer that is an activation.
 
     Raises:
         Unsupported: porter has no op for it.

@@ -54,8 +54,11 @@ class Inbound:
 
 
 def parse_inbound(node: Any, layers: Collection[str]) -> Inbound:
-    """Parse one entry of a layer's `inbound_nodes`, the arguments of one call. `layers` are the names in the
-    layer's model.
+    """Parse one entry of a layer's `inbound_nodes`, the arguments of one call.
+
+    Args:
+        node: the entry, in any of the forms that this module names.
+        layers: the names in the layer's model.
 
     Raises:
         ValueError, TypeError: the entry has none of the known forms.
@@ -69,6 +72,7 @@ def parse_inbound(node: Any, layers: Collection[str]) -> Inbound:
         raise ValueError("an inbound node is neither an object nor a list")
     if isinstance(node, dict):
         entries = [*node.values()]
+    # A single entry, of a call without a list.
     elif isinstance(node[0], str):
         entries = [node]
     else:
@@ -129,7 +133,7 @@ def _is_reference(value: list[Any]) -> bool:
 
 def _parse(value: Any) -> Any:
     """Return a Keras 3 argument with references for tensors, tuples for lists, nested lists for arrays, and
-    dicts for dicts of values.
+    dicts for dicts of values. Another object stays as it is.
     """
     if isinstance(value, list):
         return tuple(_parse(item) for item in value)

@@ -42,6 +42,7 @@ def read_layer_norm(layer: KerasLayer, x: Tensor) -> Tensor:
     epsilon = number(layer.arguments["epsilon"])
     axes = axes_in(layer, x)
     tensors = _trained_tensors(layer)
+    # `normed_groups` gives None where the axes are no groups of channels.
     if not tensors and (groups := x.normed_groups(axes)):
         return x.apply_elementwise(ops.GroupNorm(groups, epsilon, False, False))
     return x.apply_along(axes, ops.LayerNorm(epsilon, "gamma" in tensors, "beta" in tensors), tensors)
@@ -99,9 +100,11 @@ def read_prelu(layer: KerasLayer, x: Tensor) -> Tensor:
     alpha = layer.stored("alpha")
     slopes = layer.arrays["alpha"]
     sizes = x.sizes
+    # Axes are counted with the batch, which the slopes do not have.
     axes = [axis for axis, size in enumerate(slopes.shape, 1) if size != 1]
     if len(slopes.shape) != len(sizes) - 1 or any(sizes[axis] != slopes.shape[axis - 1] for axis in axes):
         raise Unsupported(f"of slopes {'x'.join(map(str, slopes.shape))} for {sizes_text(sizes[1:])}")
+    # One slope for all numbers.
     if not axes and x.value.channels != 1:
         return x.apply_elementwise(ops.LeakyRelu(number(float(slopes.ravel()[0]))))
     return x.apply_along(axes or [-1], ops.PRelu(), {"alpha": alpha}, of_map=True)
@@ -117,10 +120,13 @@ def read_rescaling(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def read_normalization(layer: KerasLayer, x: Tensor) -> Tensor:
-    """Return the value of a normalisation by numbers along some axes, in the order of these."""
+    """Return the value of a Normalization: `(x - mean) / deviation`, or its inverse, by numbers along some
+    axes or for all numbers alike.
+    """
     axis_argument = layer.arguments.get("axis", -1)
     sizes = x.sizes
     axes: list[int] = []
+    # No axis: one mean and variance for all numbers.
     if axis_argument not in (None, []):
         axes = sorted(position_of(axis, x.rank) for axis in axes_in(layer, x))
     moments = statistics(layer.arguments, layer.arrays)
@@ -134,8 +140,9 @@ def read_normalization(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def _lay_along(numbers: Float64Array, sizes: tuple[Dim, ...], axes: Collection[int]) -> Float64Array | None:
-    """Return numbers for the cells of these axes with the axes of a tensor behind its batch; None where the
-    cells are not as many.
+    """Return numbers for the cells of `axes` in a shape that broadcasts against a tensor of `sizes` without
+    its batch; None where the cells are not as many. A single number, and numbers of the last axis, are one
+    row.
     """
     shape = [size if axis in axes else 1 for axis, size in enumerate(sizes)][1:]
     known = [size for size in shape if isinstance(size, int)]

@@ -81,7 +81,7 @@ def read_operation(layer: KerasLayer, *values: Tensor) -> Any:
 
 
 def _operands_reader(function: Callable[..., Any], count: int = 2) -> Reader:
-    """Return a reader of a function of so many operands, some of which may be constants."""
+    """Return a reader of a function of `count` operands, some of which may be constants."""
 
     def read(layer: KerasLayer, x: Tensor, *further: Tensor) -> Any:
         """Apply the function to the operands."""
@@ -132,7 +132,9 @@ def _norm(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def _list_tensors(layer: KerasLayer, x: Tensor) -> list[Tensor]:
-    """Return the values and arrays of an operation that takes several, as one list or as its arguments."""
+    """Return the values and arrays that an operation takes, as one list or as its arguments. Raise
+    Unsupported for a plain constant among them.
+    """
     operands = (
         layer.operands[0] if layer.operands and isinstance(layer.operands[0], tuple) else layer.operands
     )
@@ -143,7 +145,9 @@ def _list_tensors(layer: KerasLayer, x: Tensor) -> list[Tensor]:
 
 
 def _split(layer: KerasLayer, x: Tensor) -> list[Tensor]:
-    """Return parts of so many cells, or up to these cells."""
+    """Return the parts of `x` along an axis: as many equal ones as stated, those of stated sizes, or those
+    between stated cells.
+    """
     (axis,) = _axes(layer, x, default=0)
     sections = layer.arguments.get("indices_or_sections")  # of Keras 3: the cells to cut before, or a number
     parts = layer.arguments.get("num_or_size_splits")  # of TensorFlow: the sizes, or a number
@@ -162,7 +166,9 @@ def _unstack(layer: KerasLayer, x: Tensor) -> list[Tensor]:
 
 
 def _repeat(layer: KerasLayer, x: Tensor) -> Tensor:
-    """Return each cell of an axis several times, one after the other."""
+    """Return `x` with each cell of an axis several times, one after the other; an axis of one cell is
+    expanded.
+    """
     (axis,) = _axes(layer, x)
     sizes = [*x.sizes]
     times = count(layer.arguments["repeats"])
@@ -210,7 +216,9 @@ def _triangle(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def _roll(layer: KerasLayer, x: Tensor) -> Tensor:
-    """Return the value with the cells of some axes moved round, all axes by one number or each by its own."""
+    """Return `x` with the cells of some axes moved on, those at the end to the beginning, by one number for
+    all axes or by one for each.
+    """
     shift = layer.arguments["shift"]
     axes = _axes(layer, x)
     if isinstance(shift, list | tuple):
@@ -226,7 +234,9 @@ def _einsum(layer: KerasLayer, x: Tensor, *further: Tensor) -> Tensor:
 
 
 def _pad(layer: KerasLayer, x: Tensor) -> Tensor:
-    """Return the value with a pad of `numpy.pad`'s modes."""
+    """Return `x` with a pad on each axis, of a constant or of the mirrored cells. Raise Unsupported for
+    another of `numpy.pad`'s modes.
+    """
     widths = layer.first_of("pad_width", "paddings")
     fill = layer.arguments.get("constant_values") or 0.0
     rows = widths if isinstance(widths, list | tuple) else []
@@ -244,11 +254,14 @@ def _pad(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def _get_item(layer: KerasLayer, x: Tensor) -> Tensor:
-    """Return x[...], as numpy takes it."""
+    """Return x[...] as numpy takes it, where the ellipsis, or the end of the key, stands for all axes that it
+    leaves out.
+    """
     items = parse_key(layer.operands, layer.arguments)
     sizes = x.sizes
     if items.count(...) > 1:
         raise Unsupported("with two ellipses")
+    # None adds an axis and takes none of the value's.
     missing = len(sizes) - sum(item is not None and item is not ... for item in items)
     ellipsis = items.index(...) if ... in items else len(items)
     return x.take([*items[:ellipsis], *[slice(None)] * missing, *items[ellipsis + 1 :]])
@@ -266,7 +279,7 @@ def parse_key(operands: Sequence[Any], settings: Mapping[str, Any]) -> list[Any]
 
 def _parse_key_item(item: Any) -> Any:
     """Return one item of a key: a slice, an index, None, or an ellipsis. Keras 2 writes a slice as an object
-    of three numbers.
+    of three numbers. A slice by a value is refused with Unsupported.
     """
     if not isinstance(item, dict):
         if item is not None and type(item) is not int:
@@ -306,11 +319,14 @@ def _swap_axes(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def _move_axis(layer: KerasLayer, x: Tensor) -> Tensor:
-    """Return the axes in their order, but some of them at other places."""
+    """Return `x` with some axes moved as numpy.moveaxis moves them: each axis of `source` to its place in
+    `destination`, while all others keep their order.
+    """
     sources, destinations = (
         [range(x.rank)[axis] for axis in _axes(layer, x, name)] for name in ("source", "destination")
     )
     order = [axis for axis in range(x.rank) if axis not in sources]
+    # Places ascend, so that an axis that is put in later moves none of those before it.
     for position, axis in sorted(zip(destinations, sources, strict=True)):
         order.insert(position, axis)
     return x.transpose(order)
@@ -326,7 +342,9 @@ def _take(layer: KerasLayer, x: Tensor, *further: Tensor) -> Tensor:
 
 
 def _matmul(layer: KerasLayer, x: Tensor, *further: Tensor) -> Tensor:
-    """Return a matrix product of values, or of a value and a constant."""
+    """Return a matrix product of two values, or of a value and a constant on either side. Raise Unsupported
+    for transposed operands.
+    """
     transpositions = [
         bool(layer.arguments.get(f"{way}_{side}")) for way in ("transpose", "adjoint") for side in ("a", "b")
     ]
@@ -345,7 +363,9 @@ def _cast(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def _response_norm(layer: KerasLayer, x: Tensor) -> Tensor:
-    """Return tf.nn.local_response_normalization, with its defaults."""
+    """Return the value of tf.nn.local_response_normalization, with TensorFlow's defaults; its radius counts
+    the channels on either side.
+    """
     radius = whole_number(layer.arguments.get("depth_radius", 5))
     alpha, beta, bias = (
         number(layer.arguments.get(name, default))
@@ -369,7 +389,7 @@ def _variance(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def _normalize(layer: KerasLayer, x: Tensor) -> Tensor:
-    """Return a value over its norm (keras/src/ops/nn.py, `_normalize`)."""
+    """Return `x` over its norm along axes, of order 1 or 2 (keras/src/ops/nn.py, `_normalize`)."""
     order = layer.arguments.get("order", 2)
     epsilon = layer.arguments.get("epsilon")
     if order not in (1, 2):

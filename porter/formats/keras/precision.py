@@ -33,7 +33,7 @@ def halves_in(config: Any) -> tuple[Dtype, ...]:
 
 
 def _dtypes_in(config: Any) -> Iterator[Any]:
-    """Yield every `dtype` in a config."""
+    """Yield every `dtype` in a config, at any depth of its objects and lists."""
     match config:
         case Mapping():
             for name, value in config.items():

@@ -63,12 +63,13 @@ def _read_sharded(index: Path) -> Checkpoint:
         if repeated := sorted(tensors.keys() & arrays.keys()):
             raise FileError(f"several of its shards hold {some(repeated)}", where=index, next=_FETCH_AGAIN)
         tensors |= arrays
+    # Random states are not weights.
     weights = {path: array for path, array in tensors.items() if "seed_generator" not in path.split("/")}
     return Checkpoint(index, PRESET, "tf", weights, files=(index, *files.values()))
 
 
 def _read_variables(file: hdf5.Hdf5) -> NamedArrays:
-    """Return the variables of all layers, by the path of each."""
+    """Return the variables of all layers by their paths, `LAYERS/vars/NUMBER`."""
     datasets: dict[str, hdf5.Hdf5Node] = {}
     for path, group in hdf5.walk_groups(file, file.root):
         if path[-1:] == ("vars",):

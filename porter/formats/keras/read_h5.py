@@ -58,6 +58,7 @@ def read_h5(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
     """
     contents = hdf5.read_hdf5(path, _read_contents)
     checkpoint = Checkpoint(path, "keras-h5", "tf", contents.tensors, contents.notes)
+    # Weights only: there is no graph, and the layers that scale the input are told by their names.
     if contents.config is None:
         trained = {name.rpartition("/")[0] for name in contents.tensors}
         # Layers stand in the order of the data: those that scale the input come before any other trained one.
@@ -104,7 +105,9 @@ class _Contents:
 
 
 def _read_contents(file: hdf5.Hdf5) -> _Contents:
-    """Read the names and arrays of a file of weights, and what else it states."""
+    """Read a file's tensors, its layers' names, and the config and statements of a whole model. Notes say
+    what was changed or ignored.
+    """
     is_whole_model = hdf5.has_child(file.root, "model_weights")
     group = hdf5.group_of(file, file.root, "model_weights") if is_whole_model else file.root
     names = hdf5.read_names_attribute(file, group, "layer_names")
@@ -136,7 +139,7 @@ def _with_todays_kernels(
     file: hdf5.Hdf5, tensors: NamedArrays, config: str, metadata: Mapping[str, str | None]
 ) -> tuple[NamedArrays, list[str]]:
     """Return the tensors with kernels as Keras stores them today, and notes on those that it stored
-    otherwise.
+    otherwise. Raise FileError where the filters stand first and nothing says which backend turned them.
 
     Args:
         config: of a whole model; empty of mere weights.
@@ -169,7 +172,7 @@ def _with_todays_kernels(
 def _turn_kernels(file: hdf5.Hdf5, tensors: NamedArrays) -> NamedArrays:
     """Return the tensors with the kernels of Conv2D as TensorFlow has them: Theano's run over a map from
     their last cell to the first, and Keras 2 turns those of a Conv2D when it loads them, but not those of
-    depthwise and separable ones (keras/engine/saving.py).
+    depthwise and separable ones (keras/engine/saving.py). Raise FileError for those.
     """
     other_kernels = (
         name
@@ -215,6 +218,7 @@ def _layers_of(
         return [Holder(name, name, variables) for variables in scopes.values()]
     layers = []
     for scope, of_layer in _with_layer_names(scopes, inner_names).items():
+        # The scopes may begin with the model's own name.
         inner = scope[1:] if scope[:1] == (name,) else scope
         # Keras 2 names the variables of a TimeDistributed's layer as its own.
         if len(inner_names) == len(scopes) == 1:

@@ -76,6 +76,7 @@ def read_archive(path: Path) -> ArchiveBytes:
     """
     size = path.stat().st_size
     with open_zip(path, ".keras archive") as archive:
+        # The most bytes that all members together may unpack to.
         members = ZipMembers(archive, path, 2 * max(size, _SMALL_CONFIG) + most_bytes(size))
         return ArchiveBytes(
             # JSON takes some thirty times its bytes in memory, so a small file may not unpack to a large
@@ -107,12 +108,19 @@ class _LayerVariables:
 
 
 def _read_checkpoint(file: hdf5.Hdf5, format: str, described: Mapping[LayerPath, Described]) -> Checkpoint:
-    """Read the tensors of a `.weights.h5`, with the layers that config.json describes if there is one."""
+    """Read the tensors of a `.weights.h5`, with the layers that config.json describes if there is one. Notes
+    say what was ignored, guessed or not named.
+
+    Args:
+        format: the name of the file's format, for the checkpoint.
+        described: the layers by their paths in the file; empty without a config.
+    """
     by_path = _read_layers(file)
     names = _layer_names(by_path, described)
     ranks = {path: rank for rank, path in enumerate(described)}
     holders = [layer for layer in by_path.values() if layer.numbered]
     holders.sort(key=lambda layer: _sort_key(layer.path, ranks))
+    # Either all layers have names, their own or those of the models around them, or none is used.
     lacks_names = any(layer.path and names.keys().isdisjoint(_path_prefixes(layer.path)) for layer in holders)
     notes = [f"ignored {state}" for name, state in _NOT_THE_MODEL.items() if hdf5.has_child(file.root, name)]
     if lacks_names:
@@ -173,12 +181,15 @@ def _read_layers(file: hdf5.Hdf5) -> dict[LayerPath, _LayerVariables]:
 def _read_layer_variables(
     file: hdf5.Hdf5, path: tuple[str, ...], group: hdf5.Hdf5Node
 ) -> _LayerVariables | None:
-    """Return the variables in one group, or None where it has none or they are a dropout's random state."""
+    """Return the variables in one group, or None where it has none or they are a dropout's random state.
+    Raise FileError where their numbers do not run from 0 on.
+    """
     if not hdf5.has_child(group, "vars") or "seed_generator" in path:
         return None
     if hdf5.child_of(file, group, "vars").kind != "group":
         raise file.refuse(f"expected a group of variables at '{group.name}/vars', got a dataset")
     variables = hdf5.group_of(file, group, "vars")
+    # By length first, so that 10 comes behind 9.
     numbers = sorted(hdf5.children(file, variables), key=lambda key: (len(key), key))
     if numbers != [str(number) for number in range(len(numbers))]:
         raise file.refuse(
@@ -213,7 +224,7 @@ def _name_variables(
     file: hdf5.Hdf5, layer: _LayerVariables, described: Described | None
 ) -> tuple[dict[str, hdf5.Hdf5Node], bool]:
     """Return a layer's variables by name, and whether the names are a guess. The variables of an unknown
-    class keep their numbers.
+    class keep their numbers. Raise FileError where the class has another number of variables.
     """
     kind = ""
     if described:

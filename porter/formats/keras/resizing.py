@@ -28,6 +28,7 @@ def pads_to_aspect(arguments: JsonObject, size: Size) -> tuple[Pads, float]:
         return (0, 0, 0, 0), 0.0
     rows, columns = _fixed_size(size)
     height, width = count(arguments["height"]), count(arguments["width"])
+    # Keras divides in float32, which rounds larger products.
     is_inexact = max(columns * height, rows * width) >= _EXACT_IN_FLOAT32
     if is_inexact or (pads and arguments.get("fill_mode", "constant") != "constant"):
         raise Unsupported(f"with {_CROP if crops else _PAD} of {rows}x{columns} to {height}x{width}")
@@ -36,6 +37,7 @@ def pads_to_aspect(arguments: JsonObject, size: Size) -> tuple[Pads, float]:
     if crops:
         kept_size = max(min(rows, fitting_rows), 1), max(min(columns, fitting_columns), 1)
         return _crop_pads((rows, columns), kept_size), 0.0
+    # Only one of the two is above 0: the other side fills the size.
     top = max(fitting_rows - rows, 0) // 2
     left = max(fitting_columns - columns, 0) // 2
     return (top, top, left, left), number(arguments.get("fill_value", 0.0))
@@ -80,6 +82,7 @@ def resize_of(kind: str, arguments: JsonObject, size: Size) -> Resize | None:
         factors = scale = tuple(float(count(times)) for times in pair(arguments["size"]))
     else:
         target = count(arguments["height"]), count(arguments["width"])
+        # An open size is 0 here, and has no factor.
         factors = tuple(new / old if old else 0.0 for new, old in zip(target, size, strict=True))
     if set(factors) == {1.0}:
         return None

@@ -24,7 +24,9 @@ def channel_numbers(value: Any) -> Float64Array | None:
 
 
 def numbers_in(value: Any) -> Float64Array | None:
-    """Return a finite number, or an array of them, as an array; None where `value` is neither."""
+    """Return a finite number, or an array of them, as a float64 array; None where `value` is neither, is a
+    flag, or holds numbers that are not finite.
+    """
     if isinstance(value, dict) and value.get("class_name") in ("__numpy__", "__tensor__"):
         value = value["config"]["value"] if isinstance(value["config"], dict) else None
     if isinstance(value, bool) or not isinstance(value, int | float | list | tuple):
@@ -51,6 +53,7 @@ def statistics(
     mean, variance = map(channel_numbers, moments)
     if mean is None or variance is None or (variance < 0).any():
         return None
+    # One number is for all channels.
     channels = {len(mean), len(variance)} - {1}
     if len(channels) > 1:
         return None

@@ -75,10 +75,13 @@ def name_layers(
         layers: all of them.
         tensors: names as `name_tensors` gave them.
     """
+    # The layers' names in the file that no path has taken yet.
     free = {tensor.rpartition("/")[0] for tensor in tensors}
     names: dict[tuple[str, ...], str] = {}
     # The least nested layers choose first among names without a path.
     for path in sorted(set(holders), key=len):
+        # Names that the file may have: the whole path, the outermost and the own name, ever shorter ends of
+        # the path.
         spellings = [
             "/".join(path),
             "/".join((path[0], *path[-1:])),
@@ -94,6 +97,7 @@ def name_layers(
             whole_path = "/".join(path)
             spelling = path[-1] if path[-1] not in used_names else whole_path
             while spelling in used_names:
+                # A name that no other layer has.
                 spelling += "'"
             names[path] = spelling
             used_names.add(spelling)

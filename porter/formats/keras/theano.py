@@ -52,9 +52,11 @@ def _pads(call: LayerCall) -> _Pads | None:
     stride = _pair(arguments.get("strides") or (1 if call.kind == "Conv2D" else window))
     extents = [(cells - 1) * step + 1 for cells, step in zip(window, dilation, strict=True)]
     pads_before = [_pad_before(call.kind, extent) for extent in extents]
+    # SAME with a stride of 1 pads these, whatever the map's size.
     by_tensorflow = [(extent - 1) // 2 for extent in extents]
     if stride == (1, 1) and pads_before == by_tensorflow:
         return None
+    # Both are all that a window covers beside one cell, so what is not before is behind.
     rows, columns = ((first, extent - 1 - first) for first, extent in zip(pads_before, extents, strict=True))
     return rows, columns
 
@@ -72,8 +74,8 @@ def _pair(argument: Any) -> tuple[int, int]:
 
 
 def _pad_layer(call: LayerCall, pads: _Pads, inbound: Inbound) -> LayerCall:
-    """Return a layer that pads: zeros before a convolution, and nothing that could be the largest before a
-    pool.
+    """Return a layer that pads: with zeros before a convolution, and with what can never be the largest
+    before a pool.
     """
     kind = "ZeroPadding2D"
     arguments = dict[str, Any](padding=[list(pair) for pair in pads], data_format="channels_last")

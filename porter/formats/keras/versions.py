@@ -131,7 +131,9 @@ def is_operation(layer: JsonObject) -> bool:
 
 
 def modern(kind: str, arguments: JsonObject) -> tuple[str, JsonObject]:
-    """Return a layer's class and arguments as Keras 2 and 3 spell them."""
+    """Return a layer's class and arguments as Keras 2 and 3 spell them. A Merge of Keras 1 becomes the layer
+    of its mode; an unknown mode becomes a class that no layer has.
+    """
     if kind == "Merge":
         mode = str(arguments.get("mode", "sum"))
         axes = {"axis": arguments.get("concat_axis", -1), "axes": arguments.get("dot_axes", -1)}

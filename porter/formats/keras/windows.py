@@ -62,10 +62,16 @@ def _read_depthwise(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def _depthwise_conv(layer: KerasLayer, x: Tensor, kernel: str, tensors: Mapping[str, Stored]) -> Tensor:
-    """Return a depthwise convolution by `tensors`, whose channels are those of the kernel's shape."""
+    """Return a depthwise convolution of `x`.
+
+    Args:
+        kernel: the layer's variable, whose shape has the channels and how many filters each has.
+        tensors: what the op reads, with the kernel in porter's order of axes.
+    """
     shape = layer.arrays[kernel].shape
     if len(shape) not in (3, 4):
         raise Unsupported(f"with a kernel of {len(shape)} axes")
+    # The last two axes are channels and filters of each.
     filters = shape[-2] * count(layer.arguments.get("depth_multiplier", 1))
     op = ops.Conv(filters, _read_window(layer, "kernel_size", 1), _read_convention(layer), shape[-2])
     return x.conv(op, tensors)
@@ -100,8 +106,9 @@ def _read_transposed_conv(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def _cut_cells(is_same: bool, extent: int, stride: int, output_padding: int | None) -> tuple[int, int]:
-    """Return how many cells of the whole output are cut at either end of an axis
-    (keras/src/backend/common/backend_utils.py, _get_output_shape_given_tf_padding).
+    """Return how many cells of a transposed convolution's whole output are cut at the beginning and at the
+    end of an axis, below zero where cells are added (keras/src/backend/common/backend_utils.py,
+    _get_output_shape_given_tf_padding).
     """
     if output_padding is not None:
         cut = (2 * (extent // 2) if is_same else 0) - output_padding
@@ -153,6 +160,7 @@ def _read_resize(layer: KerasLayer, x: Tensor) -> Tensor:
     """
     padded = x.pad_map(*pads_to_aspect(layer.arguments, _map_size(x)))
     op = resize_of(layer.op, layer.arguments, _map_size(padded))
+    # It has its size already.
     if op is None:
         return padded
     if op.mode == "nearest" and op.scale:
@@ -189,7 +197,9 @@ WINDOWS: Mapping[str, Reader] = {
 
 
 def read_row(layer: KerasLayer, x: Tensor) -> Tensor:
-    """Read a layer of rows, such as Conv1D, as its layer of maps: a tensor N×L×C is a map of one row."""
+    """Return the value of a layer of rows, such as Conv1D, read as its layer of maps: a tensor N×L×C is a map
+    of one row. Causal windows are padded before the row only.
+    """
     row = x.as_row_map()
     kind = layer.op.replace("1D", "2D")
     arguments = StatedFields(
@@ -211,7 +221,9 @@ _ARGUMENTS_BY_AXIS = frozenset(
 
 
 def _as_map_argument(name: str, argument: Any) -> Any:
-    """Return an argument of a layer of rows as that of a layer of maps."""
+    """Return an argument of a layer of rows as that of a layer of maps: sizes get a 1 for the rows, pads a 0,
+    and all others stay.
+    """
     if name in _ARGUMENTS_BY_AXIS and argument is not None:
         (size,) = argument if isinstance(argument, list | tuple) else [argument]
         return (0 if name == "output_padding" else 1, size)

@@ -43,6 +43,7 @@ def find_misreading(flow: Flow, definition: str | bytes) -> str | None:
     levels = dict(_levels(read_json(definition), ()))
     for call in flow.calls:
         sources = [source for source in _calls_of(flow, results_in(call.inbound)) if source.kind != _INPUT]
+        # At each depth of its path, a call has neighbours in the model there.
         for depth in range(len(call.path) if call.kind != _INPUT else 0):
             if (difference := _find_misread_call(call, sources, depth, levels)) is not None:
                 return difference
@@ -89,7 +90,9 @@ def _values_read(flow: Flow, call: LayerCall, calls: Collection[tuple[LayerPath,
 
 
 def _original_value(flow: Flow, value: Result, calls: Collection[tuple[LayerPath, int]]) -> _Value:
-    """Return the value of a known call that a value is, or is made from by layers that porter put in."""
+    """Return the value of a known call that a value is, or is made from by layers that porter put in. The
+    model's image, behind all of these, is an empty path.
+    """
     while value.call >= 0:
         call = flow.calls[value.call]
         if (call.path, call.call_index) in calls:
@@ -107,10 +110,15 @@ def _find_misread_call(
 ) -> str | None:
     """Return a sentence about what the layer, or the model, at a depth of a call's path reads otherwise among
     its neighbours; None if it reads what the config states.
+
+    Args:
+        sources: the calls whose values it reads, without inputs.
+        depth: how many models stand around what is compared.
     """
     model, name, path = call.path[:depth], call.path[depth], call.path[: depth + 1]
     if model not in levels:  # the layer of a wrapper
         return None
+    # The sources in the same call of this model, but for those in the same inner model too.
     neighbours = [
         source
         for source in sources
@@ -123,6 +131,7 @@ def _find_misread_call(
     if path in levels:  # of what a model takes, each of its layers may read a part
         agrees = {*names_read} <= {each for reads in calls for each in reads}
     else:
+        # This is the layer's call within one call of its model, which runs them all each time.
         round = call.call_index % len(calls)
         found = _call_argument_names(call)
         expected = levels[model].arguments[name][round]
@@ -169,12 +178,15 @@ def _find_inner_source(source: LayerCall, depth: int, levels: Mapping[LayerPath,
 
 
 def _levels(model: JsonObject, path: LayerPath) -> Iterator[tuple[LayerPath, _Level]]:
-    """Yield each model, the outermost one and those within it, with its path and what its layers read."""
+    """Yield each model, the outermost one and those within it, with its path and its level: what its layers
+    read, in how many arguments, and which layers give its values.
+    """
     config = model["config"]
     layers = config if isinstance(config, list) else config["layers"]
     named = {_layer_name(layer): layer for layer in layers}
     names = [name for name, layer in named.items() if layer["class_name"] != _INPUT]
     if isinstance(config, list) or model["class_name"] == "Sequential":
+        # Each reads the one before it, and the first one the model's input, which counts for none.
         reads = {name: [names[max(index - 1, 0) : index]] for index, name in enumerate(names)}
         yield path, _Level(reads, dict.fromkeys(names, (_ONE_ARGUMENT,)), names[-1:])
     else:
@@ -199,7 +211,9 @@ def _layer_name(layer: JsonObject) -> str:
 
 
 def _argument_names(node: Any) -> _ArgumentNames:
-    """Return how many arguments a call has without names, one before Keras 3, and the names of the others."""
+    """Return how many arguments a call has without names, one before Keras 3, and the names of the others.
+    Keras 1 and 2 keep the names of the others behind the first reference.
+    """
     if isinstance(node, dict) and "args" in node:
         return len(node["args"]), tuple(sorted(node["kwargs"]))
     if isinstance(node, dict):

@@ -29,8 +29,8 @@ NAME = "h5py"
 
 
 def disagreement(checkpoint: Checkpoint, size: KnownSize, whole: bool) -> str | None:
-    """Return a sentence about a value that porter and h5py read otherwise; None if they agree. See
-    porter.verification.witnesses.Witness.
+    """Return a sentence about a value that porter and h5py read otherwise; None if they agree. The signature
+    is that of porter.verification.witnesses.Witness: `size` and `whole` do not matter here.
 
     Raises:
         CannotRun: h5py is not installed, or does not read the file.
@@ -59,8 +59,8 @@ def _hdf5_files(checkpoint: Checkpoint) -> Iterator[tuple[Path, bytes | None]]:
 
 
 def _find_differences(ours: hdf5.Hdf5, theirs: hdf5.Hdf5) -> Iterator[str]:
-    """Yield the names of groups and datasets of which porter reads other links, texts, shapes, types or
-    values.
+    """Yield the names of groups and datasets that porter (`ours`) and the library (`theirs`) read otherwise:
+    their links, texts, shapes, types or values.
     """
     visited: set[int] = set()
     waiting = [("", theirs.top)]
@@ -79,7 +79,9 @@ def _find_differences(ours: hdf5.Hdf5, theirs: hdf5.Hdf5) -> Iterator[str]:
 
 
 def _has_values(file: hdf5.Hdf5, node: hdf5.Hdf5Node, values: DatasetValues | None) -> bool:
-    """Return whether porter takes from their place the values that are there."""
+    """Return whether the array that porter reads from a node has the type and, bit by bit, the numbers that
+    lie at the place which the library names. True where there are none to compare.
+    """
     if values is None or values.lack is not None:
         return True
     array = hdf5.read_datasets(file, {node.name: node})[node.name]
@@ -102,6 +104,7 @@ def _find_unturned_kernels(checkpoint: Checkpoint, file: hdf5.Hdf5) -> Iterator[
     weights = hdf5.group_of(file, file.root, "model_weights") if is_whole_model else file.root
     config = hdf5.read_text_attribute(file, file.root, "model_config") or ""
     is_theano = hdf5.read_text_attribute(file, weights, "backend") == "theano"
+    # "th" may stand elsewhere in the text, so the parsed fields decide.
     has_filters_first = '"th"' in config and any(
         fields.get("dim_ordering") == "th" for fields in _objects(json.loads(config))
     )
@@ -117,7 +120,9 @@ def _find_unturned_kernels(checkpoint: Checkpoint, file: hdf5.Hdf5) -> Iterator[
 def _turned_kernels(
     file: hdf5.Hdf5, weights: hdf5.Hdf5Node, has_filters_first: bool, is_theano: bool
 ) -> Iterator[Array]:
-    """Yield every kernel of four axes as TensorFlow has it."""
+    """Yield every kernel of four axes below `weights` as TensorFlow has it: axes moved if the filters are
+    first, cells turned round if Theano wrote it.
+    """
     for _, group in hdf5.walk_groups(file, weights):
         datasets = {name: hdf5.child_of(file, group, name) for name in hdf5.children(file, group)}
         by_name = {

@@ -36,7 +36,7 @@ TYPES = frozenset({"float16", "float32", "float64", "bfloat16", "bool", *_WHOLE}
 
 
 def read_msgpack(path: Path) -> Checkpoint:
-    """The arrays and numbers of a tree, by the names on the way to them with `/` between.
+    """Read the arrays and numbers of a tree, by the names on the way to them with `/` between.
 
     Raises:
         FileError: it is damaged, or holds extensions or types that Flax does not write.
@@ -55,8 +55,8 @@ def read_msgpack(path: Path) -> Checkpoint:
 
 
 def read_tree(path: Path) -> tuple[Collection[str], dict[str, Any]]:
-    """The parts of a tree, and the leaves of those that are of the model, by the names on the way to them
-    with `/` between.
+    """Return the names of a tree's parts, and the leaves of the parts that are of the model, by the names on
+    the way to them with `/` between.
 
     Raises:
         Exception: of many kinds, where the file is damaged (porter.formats.damage).
@@ -124,7 +124,9 @@ def _unpacked(data: bytes, **limits: Any) -> Any:
 
 
 def _extension(code: int, data: bytes) -> Any:
-    """An array, or a number, of Flax's extension of msgpack."""
+    """Return the array, or the number, of an extension that Flax defines for msgpack; None for a complex
+    number. Raise ValueError for another extension.
+    """
     if code == _COMPLEX:
         return None
     if code not in (_ARRAY, _SCALAR):

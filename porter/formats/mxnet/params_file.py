@@ -27,6 +27,9 @@ def read_arrays(data: bytes) -> NamedArrays:
     """Return the arrays by name, without the prefix that says whether a name is an argument's or an auxiliary
     state's (`arg:`, `aux:`).
 
+    Args:
+        data: the bytes of the file.
+
     Raises:
         ValueError: the file is damaged, or has sparse arrays, or arrays without names.
     """
@@ -51,8 +54,8 @@ def _read_count(cursor: Cursor) -> int:
 
 
 def _read_array(cursor: Cursor) -> Array:
-    """Return an array of any version. The first version had no number of its own, and began with the number
-    of axes.
+    """Return the next array, of any version of the layout; an empty one for an array without axes, which
+    MXNet never filled. The first version had no number of its own, and began with the number of axes.
     """
     first = cursor.number("I")
     if first in (_V2, _V3) and cursor.number("i"):  # the storage type, 0 for dense
@@ -71,8 +74,8 @@ def _read_array(cursor: Cursor) -> Array:
 
 
 def write_arrays(arrays: NamedArrays) -> Iterator[bytes | memoryview]:
-    """Yield the bytes of a .params with these arrays, in the layout of MXNet 1.0 and later. An array has
-    axes.
+    """Yield the bytes of a .params with these arrays, in the layout of MXNet 1.0 and later. Each array has at
+    least one axis, because the layout has no scalars.
     """
     yield struct.pack("<QQQ", LIST_MAGIC, 0, len(arrays))
     for array in arrays.values():

@@ -51,9 +51,10 @@ _ACTIVATIONS = {
 def read_mxnet(
     path: Path, outputs: Sequence[str] = (), size: Size | None = None, weights: Path | None = None
 ) -> Checkpoint:
-    """Return a graph with its arrays. The path names one of the two: NAME-symbol.json belongs to
-    NAME-0000.params, or to the only .params in its folder. .params without a graph, as of gluon's zoo, are
-    read as arrays only.
+    """Return a graph with its arrays. The path names one of the two files: NAME-symbol.json belongs to
+    NAME-0000.params, or to the only .params in its folder. The arrays come without a graph, and with a note
+    that says why, where there is no symbol (as in gluon's zoo) or where it does not have one image as its
+    only variable without an array.
 
     Args:
         outputs: names of operators, at which the graph ends.
@@ -84,9 +85,11 @@ def read_mxnet(
     graph = replace(
         graph,
         traced=size is not None,
+        # `program` in rows.py takes the image's name from the first line.
         definition=symbol.image.encode() + b"\n" + definition,
         language="mxnet",
     )
+    # Whole numbers are no weights.
     real = {name: array for name, array in tensors.items() if is_floating(array)}
     return Checkpoint(
         path,
@@ -101,7 +104,8 @@ def read_mxnet(
 
 def _find_both_files(path: Path) -> tuple[Path | None, Path]:
     """Return the files of the symbol and of the .params of a model, either of which may be named. The symbol
-    is None if there is none beside the .params.
+    is None if there is none beside the .params. Raise FileError where the arrays are not there, or could be
+    in several files.
     """
     if path.name.endswith(_SYMBOL) or path.suffix == ".json":
         named = sorted(path.parent.glob(f"{path.name.removesuffix(_SYMBOL)}-[0-9][0-9][0-9][0-9].params"))
@@ -113,6 +117,7 @@ def _find_both_files(path: Path) -> tuple[Path | None, Path]:
                 f"an MXNet model's arrays are in a .params beside it: {found}", where=path, next=next
             )
         return path, choices[0]
+    # The name may have an epoch, as in NAME-0012.params.
     stem = _EPOCH.sub("", path.name)
     symbol_of_name = path.with_name(f"{stem.removesuffix('.params')}{_SYMBOL}")
     others = [symbol_of_name] if symbol_of_name.is_file() else sorted(path.parent.glob(f"*{_SYMBOL}"))
@@ -120,9 +125,15 @@ def _find_both_files(path: Path) -> tuple[Path | None, Path]:
 
 
 def _read_graph(symbol: Symbol, tensors: NamedArrays, budget: int, size: Size | None) -> FileGraph:
-    """Return the graph of a symbol."""
+    """Return the graph of a symbol.
+
+    Args:
+        budget: the most bytes of tensors that may be computed.
+        size: rows and columns of the image; None to take those that the symbol states.
+    """
     nodes = {node.name: node for node in symbol.nodes}
     image = symbol.image or ""
+    # Live nodes depend on the image; all others are constants.
     live = names_depending_on(nodes, [image])
     stored = Arrays(tensors)
     flow = Dataflow(
@@ -138,7 +149,7 @@ def _read_graph(symbol: Symbol, tensors: NamedArrays, budget: int, size: Size | 
 
 def _channels_of_image(nodes: Mapping[str, SymbolNode], image: str, tensors: NamedArrays) -> int:
     """Return the channels of the image: those that the first convolution takes, of a part of the image or of
-    all.
+    all. Return 3 where there is no convolution with a stored kernel.
     """
     convolutions = (node for node in nodes.values() if node.op == "Convolution")
     first = next((node for node in convolutions if node.inputs[1][0] in tensors), None)
@@ -148,6 +159,7 @@ def _channels_of_image(nodes: Mapping[str, SymbolNode], image: str, tensors: Nam
     source = first.source[0]
     count *= first.attributes.count("num_group", 1)
     slices = _channel_slices(nodes.values())
+    # Back to the image: each operator that takes a part of the channels has more before it.
     while source in nodes and source != image:
         node = nodes[source]
         if node.op in ("SliceChannel", "split") and node.attributes.count("axis", 1) == 1:
@@ -188,7 +200,7 @@ def _window(node: SymbolNode) -> tuple[Window, Pads]:
 
 
 def _read_conv(node: SymbolNode, x: Tensor, *tensors: Tensor) -> Tensor:
-    """Read Convolution, of maps N×C×H×W."""
+    """Read Convolution of maps N×C×H×W; others are Unsupported."""
     window, pads = _window(node)
     if len(node.attributes.counts("kernel")) != 2 or node.attributes.word("layout", "None") not in (
         "None",
@@ -214,6 +226,7 @@ def _read_deconv(node: SymbolNode, x: Tensor, *tensors: Tensor) -> Tensor:
         down, across = (whole - size for whole, size in zip(reach, target_shape, strict=True))
         if min(down, across) < 0:
             raise Unsupported("to more cells than its kernels reach")
+        # Rounded up at the beginning, down at the end.
         pads = -(-down // 2), down // 2, -(-across // 2), across // 2
     else:
         rows, columns = settings.pair("adj", 0)
@@ -225,7 +238,8 @@ def _read_deconv(node: SymbolNode, x: Tensor, *tensors: Tensor) -> Tensor:
 
 
 def _read_pool(node: SymbolNode, x: Tensor) -> Tensor:
-    """Read Pooling. `full` rounds up and keeps a last window wherever it begins
+    """Read Pooling: the largest number, the mean, the sum, or the root of the sum of squares of each window,
+    or of the whole map. `full` rounds up and keeps a last window wherever it begins
     (src/operator/nn/pooling.cc).
     """
     settings = node.attributes
@@ -249,7 +263,9 @@ def _read_pool(node: SymbolNode, x: Tensor) -> Tensor:
 
 
 def _sum_windows(node: SymbolNode, x: Tensor) -> Tensor:
-    """Return the sum of each window, in which pads are zeros."""
+    """Return the sum of each window, in which pads are zeros, or of the whole map: a mean times the cells of
+    a window.
+    """
     if node.attributes.flag("global_pool"):
         return x.sum((2, 3), True)
     window, pads = _window(node)
@@ -301,7 +317,9 @@ def _read_batch_norm(
 
 
 def _read_leaky_relu(node: SymbolNode, x: Tensor, *tensors: Tensor) -> Tensor:
-    """Read LeakyReLU, of each of MXNet's kinds."""
+    """Read LeakyReLU, whose `act_type` says which activation it is. Raise Unsupported for another than those
+    of the table and `prelu`.
+    """
     kind = node.attributes.word("act_type", "leaky")
     slope = node.attributes.number("slope", 0.25)
     if kind == "prelu":
@@ -369,7 +387,7 @@ def _read_slice(node: SymbolNode, x: Tensor) -> Tensor:
 
 def _read_crop(node: SymbolNode, x: Tensor, like: Tensor | None = None) -> Tensor:
     """Read Crop: rows and columns cut to a stated size, or to that of another map, at an offset or in the
-    middle.
+    middle. Raise Unsupported where the part is not within the map.
     """
     settings = node.attributes
     sizes = x.sizes[2:]
@@ -389,12 +407,15 @@ def _read_crop(node: SymbolNode, x: Tensor, like: Tensor | None = None) -> Tenso
 
 
 def _read_reshape(node: SymbolNode, x: Tensor) -> Tensor:
-    """Read Reshape: 0 keeps a size, -1 is what is left, -2 all further sizes, and -3 makes one of two."""
+    """Read Reshape, whose shape has a code for each new axis: 0 keeps a size, -1 is what is left, -2 keeps
+    all further sizes, -3 makes one of two, and any other number is a size.
+    """
     new_sizes = list[Dim]()
     sizes_left = list(x.sizes)
     for code in node.attributes.counts("shape"):
         if code < -3 or node.attributes.flag("reverse"):
             raise Unsupported(f"to {node.attributes.word('shape')}")
+        # How many of the old sizes the code takes.
         count = {-2: len(sizes_left), -3: 2}.get(code, 1)
         sizes, sizes_left = sizes_left[:count], sizes_left[count:]
         if code == -3:
@@ -423,7 +444,7 @@ def _read_reduce(node: SymbolNode, x: Tensor) -> Tensor:
 
 
 def _read_pad(node: SymbolNode, x: Tensor) -> Tensor:
-    """Read Pad, with a number or with the map's own cells."""
+    """Read Pad, with a number, with the map mirrored, or with its edge repeated."""
     widths = node.attributes.counts("pad_width")
     mode = node.attributes.word("mode")
     pairs = dict(enumerate(zip(widths[::2], widths[1::2], strict=True)))
@@ -434,7 +455,7 @@ def _read_pad(node: SymbolNode, x: Tensor) -> Tensor:
 
 def _read_upsampling(node: SymbolNode, x: Tensor, *others: Tensor) -> Tensor:
     """Read an upsampling by the nearest cell, or `bilinear` by a stored kernel of a transposed convolution
-    (src/operator/nn/upsampling-inl.h).
+    (src/operator/nn/upsampling-inl.h). Raise Unsupported for several maps.
     """
     scale = node.attributes.count("scale", 1)
     kind = node.attributes.word("sample_type")
@@ -451,7 +472,9 @@ def _read_upsampling(node: SymbolNode, x: Tensor, *others: Tensor) -> Tensor:
 
 
 def _read_bilinear_resize(node: SymbolNode, x: Tensor, like: Tensor | None = None) -> Tensor:
-    """Read BilinearResize2D: to a size, by scales, or to the size of another map."""
+    """Read BilinearResize2D: to the size of another map (`like`), by scales, or to a size; each axis has its
+    own scale or size.
+    """
     settings = node.attributes
     mode = node.attributes.word("mode", "size")
     if mode not in ("size", "like"):
@@ -476,6 +499,7 @@ def _read_softmax(node: SymbolNode, x: Tensor, *labels: Tensor) -> Tensor:
     numbers of an image (src/operator/softmax_output-inl.h, src/operator/nn/softmax_activation-inl.h).
     """
     settings = node.attributes
+    # The softmin is the softmax of the negative.
     x = x * ((-1 if node.op == "softmin" else 1) / settings.number("temperature", 1.0))
     if node.op in ("softmax", "log_softmax", "softmin"):
         axis = settings.count("axis", -1)

@@ -23,10 +23,15 @@ from porter.formats.mxnet.symbol import read_symbol
 
 
 def program(definition: bytes) -> KernelProgram:
-    """Return the program of a text that has the image's name and, on the next line, the symbol."""
+    """Return the program of a text that has the image's name and, on the next line, the symbol.
+
+    Args:
+        definition: of the graph, as read.py keeps it.
+    """
     name, _, text = definition.partition(b"\n")
     image = name.decode()
     steps = []
+    # All names but the image's count as held: the arrays are not looked at here.
     nodes = read_symbol(text, lambda name: name != image).nodes
     operators = {node.name for node in nodes}
     for node in nodes:
@@ -57,7 +62,7 @@ def _conv(settings: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None 
 
 def _deconv(settings: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Numbers:
     """Compute Deconvolution. A target shape takes the place of the pads: what is too much is cut off on both
-    sides.
+    sides. An odd cell is cut at the beginning.
     """
     used_bias = None if settings.flag("no_bias", True) else bias
     grid = _grid(settings)
@@ -74,7 +79,9 @@ def _deconv(settings: Settings, x: Numbers, kernel: Numbers, bias: Numbers | Non
 
 
 def _pool(settings: Settings, x: Numbers) -> Any:
-    """Compute Pooling of each kind, over windows or over the whole map."""
+    """Compute Pooling: the maximum, the mean, the sum or the root of the sum of squares, over windows or over
+    the whole map.
+    """
     kind = settings.word("pool_type", "max")
     if kind == "lp":
         return np.sqrt(_sum_windows(settings, x**2))
@@ -139,7 +146,7 @@ def _batch_norm(
 
 
 def _leaky_relu(settings: Settings, x: Numbers, gamma: Numbers | None = None) -> Any:
-    """Compute LeakyReLU, of each of MXNet's kinds."""
+    """Compute LeakyReLU by its `act_type`; without one it is a leaky ReLU."""
     kind = settings.word("act_type", "leaky")
     slope = settings.number("slope", 0.25)
     if kind == "prelu" and gamma is not None:
@@ -191,6 +198,9 @@ def _slice(settings: Settings, x: Numbers) -> Numbers:
 
 
 def _crop(settings: Settings, x: Numbers, like: Numbers | None = None) -> Numbers:
+    """Compute Crop: rows and columns of `x` to a stated size or to that of `like`, from an offset on or in
+    the middle.
+    """
     rows, columns = settings.pair("h_w", 0) if like is None else like.shape[2:]
     sizes = x.shape[2:]
     top, left = settings.pair("offset", 0)
@@ -233,7 +243,9 @@ def _depth_to_space(settings: Settings, x: Numbers) -> Numbers:
 
 
 def _reshape(settings: Settings, x: Numbers) -> Numbers:
-    """Compute Reshape: 0 keeps a size, -2 keeps all further ones, -3 makes one of two."""
+    """Compute Reshape: 0 keeps a size, -2 keeps all further ones, -3 makes one of two. A size of -1 is left
+    to numpy.
+    """
     sizes, axis = list[int](), 0
     for code in settings.counts("shape"):
         if code == -2:
@@ -247,7 +259,9 @@ def _reshape(settings: Settings, x: Numbers) -> Numbers:
 
 
 def _row_of_reduction(function: Callable[..., Any]) -> Row:
-    """Return the row of a reduction over the stated axes, or over all others."""
+    """Return the row, the function of the operator's settings and values, of a reduction over the stated
+    axes, over all but these (`exclude`), or over all where none are stated.
+    """
 
     def reduce(settings: Settings, x: Numbers) -> Any:
         axes = {axis % x.ndim for axis in settings.counts("axis")}

@@ -55,7 +55,9 @@ class OperatorAttributes:
 
     @property
     def passed_over(self) -> list[str]:
-        """The attributes that matter and that nothing looked at. A pool of the whole map has no window."""
+        """Return the names of attributes that matter and that nothing has looked at. Those of a window do not
+        matter to a pool of the whole map, nor those that are empty or for training.
+        """
         ignored = _IGNORED_ATTRIBUTES | (_WINDOW_ATTRIBUTES if self.flag("global_pool") else set())
         names = (name for name in self.words.passed_over if name not in ignored)
         return [
@@ -127,7 +129,8 @@ class Symbol:
 
 
 def read_symbol(text: bytes, is_held: Callable[[str], bool]) -> Symbol:
-    """Return the graph of a -symbol.json. `is_held` tells whether there is an array of a name.
+    """Return the graph of a -symbol.json. `is_held` tells whether there is an array of a name. The image is
+    None where not exactly one variable lacks an array.
 
     Raises:
         ValueError, TypeError, LookupError: it is damaged. RecursionError: it is nested too deeply.
@@ -139,6 +142,7 @@ def read_symbol(text: bytes, is_held: Callable[[str], bool]) -> Symbol:
     for each in symbol["nodes"]:
         reader.read(each)
     ends = tuple(reader.value(index_of_node, index) for index_of_node, index, *_ in symbol["heads"])
+    # The variables without arrays: the image, if it is the only one.
     (image, sides), *others = reader.free.items() or [(None, ())]
     stated = {name: str(fact[-1]) for name, fact in symbol.get("attrs", {}).items() if isinstance(fact, list)}
     return Symbol(
@@ -176,7 +180,10 @@ class _SymbolReader:
         return name, index or first
 
     def read(self, entry: Mapping[str, Any]) -> None:
-        """Read a node, after those that it reads."""
+        """Read a node, after those that it reads. A variable is kept only by its name, a loss reads no
+        labels, and a node that changes nothing in inference stands for what it reads; every other one is
+        added.
+        """
         sources = [source[:2] for source in entry["inputs"]]
         number = len(self.first_outputs)
         op = entry["op"]
@@ -190,6 +197,7 @@ class _SymbolReader:
             if not self.is_held(name):
                 self.free[name] = tuple(words.counts("__shape__"))
             return
+        # Its further inputs are labels, which nobody feeds.
         if op in _LOSSES:
             for source, _ in inputs[1:]:
                 self.free.pop(source, None)

@@ -39,7 +39,9 @@ def read_npz(path: Path) -> Checkpoint:
 
 
 def _read_pair(path: Path, members: ZipMembers) -> Checkpoint:
-    """Return the tensors of two arrays, one of names and one of values."""
+    """Return the tensors of an archive of two arrays, one of names and one of values. Raise FileError where
+    they are not as many, or a name stands twice.
+    """
     names = _read_names(members.read(_NAMES), f"{path}: names")
     values = _read_values(members.read(_VALUES), most_bytes(path.stat().st_size), f"{path}: values")
     if len(names) != len(values) or len(set(names)) != len(names):
@@ -53,7 +55,7 @@ def _read_pair(path: Path, members: ZipMembers) -> Checkpoint:
 
 def _read_arrays(path: Path, members: ZipMembers) -> Checkpoint:
     """Return the members of numbers as tensors. One member is in memory beside the arrays: those of a large
-    transformer take a gigabyte.
+    transformer take a gigabyte. Members that are no numbers are left out, with a note.
     """
     tensors: dict[str, Array] = {}
     ignored: list[str] = []
@@ -69,7 +71,9 @@ def _read_arrays(path: Path, members: ZipMembers) -> Checkpoint:
 
 
 def _read_header(data: bytes, where: str) -> tuple[np.dtype[Any], tuple[int, ...], bool, bytes]:
-    """Return the type, the shape and the order that a .npy declares, and the bytes after its header."""
+    """Return the type, the shape and the order that a .npy declares, and the bytes after its header. Raise
+    FileError if it is damaged or of another version.
+    """
     stream = io.BytesIO(data)
     try:
         with warnings.catch_warnings():
@@ -108,7 +112,9 @@ def _read_names(data: bytes, where: str) -> list[str]:
 
 
 def _read_values(data: bytes, limit: int, where: str) -> list[Array]:
-    """Return the arrays of an array of values, pickled or not."""
+    """Return the arrays of an array of values: a pickled list of arrays, or one array whose first axis counts
+    them.
+    """
     dtype, shape, fortran, content = _read_header(data, where)
     if dtype.kind == "O":
         return unpickle_arrays(content, limit, where)

@@ -56,10 +56,14 @@ def unpickle_arrays(stream: bytes, limit: int, where: str) -> list[Array]:
 def make_array(data: bytes, dtype: np.dtype[Any], shape: tuple[int, ...], fortran: bool, where: str) -> Array:
     """Return an array of numbers from its bytes, copied, in this machine's byte order.
 
+    Args:
+        fortran: whether the first axis is the innermost.
+
     Raises:
         FileError: type and shape need another number of bytes.
     """
     possible = len(shape) <= _MOST_AXES and min(shape, default=0) >= 0
+    # numpy is asked only for what has exactly these bytes.
     fits = possible and math.prod(shape) * dtype.itemsize == len(data) and dtype.itemsize > 0
     try:
         if fits:
@@ -108,7 +112,9 @@ class _EncodeBudget:
         self._left = len(stream)
 
     def names(self) -> dict[str, Maker]:
-        """Return the functions for the names that a pickle of arrays may have."""
+        """Return the functions that take the place of those which a pickle of arrays may name; numpy 2 has
+        moved one of them.
+        """
         made: dict[str, Maker] = {
             "numpy.ndarray": _PickledArray,
             "numpy.dtype": _PickledDtype,
@@ -125,7 +131,7 @@ class _EncodeBudget:
 
 
 def _array_of_numbers(array: object, where: str) -> Array:
-    """Return an array of numbers from the pickled one."""
+    """Return an array of numbers from the pickled one. Raise FileError for anything else in its place."""
     if not isinstance(array, _PickledArray) or not isinstance(array.dtype, _PickledDtype):
         raise FileError(
             f"expected arrays in the pickled list, got {type(array).__name__}", where=where, next=_SAVE_AGAIN

@@ -26,7 +26,10 @@ _VARIADIC = frozenset({"Max", "Mean", "Min", "Sum"})
 
 
 def kind_of(node: OnnxNode) -> str:
-    """Return a node's op as patterns name it: there `Mean` keeps its axes."""
+    """Return a node's op under the name that porter's patterns use, which is TensorFlow's where the two
+    differ: a mean that keeps its axes is a `Mean`, a Mod of whole numbers a `FloorMod`, and a Sum of two
+    values an `Add`. Every other op keeps its name.
+    """
     if node.op == "ReduceMean":
         return "Mean" if node.integer("keepdims", 1) else node.op
     if node.op == "Mod" and not node.integer("fmod"):
@@ -56,6 +59,7 @@ def _read_binary(node: OnnxNode, *tensors: Tensor) -> Tensor:
 def _read_div(node: OnnxNode, x: Tensor, other: Tensor) -> Tensor | Value:
     """Read a quotient, or the response norm whose last step it is."""
     walk = x.walk
+    # The means may be reshaped before they divide.
     for means in (_MEANS, ("Reshape", _MEANS)):
         norm = arithmetic.response_norm(walk, node, means, "AveragePool", partial(_channels_of_pool, walk))
         if norm is not None:
@@ -64,9 +68,10 @@ def _read_div(node: OnnxNode, x: Tensor, other: Tensor) -> Tensor | Value:
 
 
 def _channels_of_pool(walk: Walk, pool: OnnxNode, value: Value) -> int | None:
-    """Return the number of channels of a value over which a pool of five axes takes an average, as torch.onnx
-    writes a LocalResponseNorm; None if it is another pool.
+    """Return over how many channels a pool of five axes takes an average, as torch.onnx writes a
+    LocalResponseNorm; None if it is another pool.
     """
+    # The exporter pads the squares before the pool, and adds an axis of one cell before the channels.
     padded = walk.flow.nodes[pool.source[0]]
     squares = walk.view(padded.source)
     kernel = pool.integers("kernel_shape")
@@ -105,7 +110,9 @@ def _stated_pads(walk: Walk, node: OnnxNode) -> Sequence[int] | None:
 def _read_batch_norm(
     node: OnnxNode, x: Tensor, scale: Tensor, offset: Tensor, mean: Tensor, variance: Tensor
 ) -> Tensor:
-    """Read a BatchNormalization with stored statistics."""
+    """Read a BatchNormalization with stored statistics; one in training mode, or of each cell, is
+    Unsupported.
+    """
     if node.integer("training_mode") or not node.integer("spatial", 1):
         raise Unsupported("in training mode" if node.integer("training_mode") else "of each cell")
     # ONNX's is the weight of the old statistics, in 32 bits.
@@ -117,8 +124,8 @@ def _read_batch_norm(
 def _read_layer_norm(
     node: OnnxNode, x: Tensor, scale: Tensor | None = None, offset: Tensor | None = None
 ) -> Tensor | list[Tensor]:
-    """Read LayerNormalization and RMSNormalization from an axis on. Further outputs are the mean and one over
-    the deviation.
+    """Read LayerNormalization and RMSNormalization over all axes from one on. A LayerNormalization that has
+    further outputs gives the mean and one over the deviation too.
     """
     axis = node.integer("axis", -1)
     epsilon = node.real("epsilon", 1e-5)
@@ -152,14 +159,18 @@ def _read_gemm(node: OnnxNode, x: Tensor, kernel: Tensor, bias: Tensor | None = 
 
 
 def _read_matmul(node: OnnxNode, x: Tensor, other: Tensor) -> Tensor:
-    """Read a matrix product of values, or with stored numbers."""
+    """Read a matrix product of two values, or of a value and stored numbers on either side; a stored vector
+    leaves no axis.
+    """
     if x.is_value == other.is_value:
         return matmul(x, other)
     if not x.is_value:
         return matmul_stored(x, other)
     stored = x.walk.weights(other.source)
+    # A matrix for each index of the other axes.
     if stored is not None and len(stored.shape) > 2:
         return x.with_matrices(stored)
+    # A vector: a kernel of one column, whose axis is dropped again.
     if stored is not None and len(stored.shape) == 1:
         numbers = np.asarray(other.numbers(), np.float64)[:, None]
         kernel = x.walk.flow.store_computed(f"{node.name}:kernel", numbers)

@@ -22,12 +22,13 @@ _COUNTS_OF_HEADS = ("q_num_heads", "kv_num_heads", "kv_num_heads")
 
 
 def read_attention(node: OnnxNode, *tensors: Tensor | None) -> list[Tensor]:
-    """Read Attention: what the queries attend to; then the keys and the values, after those that were
-    computed before.
+    """Read Attention and return its outputs: what the queries attend to; then the keys and the values, after
+    those that were computed before.
 
     Queries may be of more heads than keys and values: those of one key are rows of one product.
     """
     first, second, third, mask, *before = (*tensors, *[None] * 7)[:7]
+    # `own` are the keys and `others` the values of this run, without earlier ones.
     query, own, others = (
         _with_heads_axis(node, each, name)
         for each, name in zip((first, second, third), _COUNTS_OF_HEADS, strict=True)
@@ -49,6 +50,7 @@ def read_attention(node: OnnxNode, *tensors: Tensor | None) -> list[Tensor]:
     )
     grouped = query.reshape([images, groups, rows * (count // groups), channels])
     attended = attention(grouped, key, value, scores).reshape([images, count, rows, value.sizes[3]])
+    # The heads stood side by side in the channels of three axes, and do so again.
     if first is not None and first.rank == 3:
         attended = attended.transpose([0, 2, 1, 3]).reshape([images, rows, value.sizes[3] * count])
     return [attended, key, value]
@@ -57,7 +59,8 @@ def read_attention(node: OnnxNode, *tensors: Tensor | None) -> list[Tensor]:
 def _added_to_scores(
     scope: Scope, node: OnnxNode, mask: Tensor | None, shape: tuple[int, Dim, Dim, Dim]
 ) -> NodeOutput | None:
-    """Return what is added to the scores, the mask and the other bounds; None if there is nothing.
+    """Return what is added to the scores: the stored mask and the other bounds (causal, or of a window) as
+    one constant, or a mask that the model computes. Return None if there is nothing to add.
 
     Args:
         shape: as `_stored_bias` takes it.
@@ -76,6 +79,9 @@ def _added_to_scores(
 
 def _with_heads_axis(node: OnnxNode, x: Tensor | None, count: str) -> Tensor:
     """Return an input as batch, heads, tokens and channels.
+
+    Args:
+        count: the name of the attribute that says how many heads it has.
 
     Raises:
         Unsupported: it has other axes, or no batch, or is stored.
@@ -131,11 +137,13 @@ def _stored_bias(
     mask_numbers: Numbers = np.zeros(1)
     if mask is not None:
         mask_numbers = flow.computed[mask] if mask in flow.computed else flow.stored_numbers(mask[0])
+    # A mask of booleans is true where a query may attend.
     added: Numbers = (
         np.where(mask_numbers, 0.0, _NO_SHARE)
         if mask_numbers.dtype.kind == "b"
         else np.maximum(mask_numbers, _NO_SHARE)
     )
+    # This is how many tokens a key stands behind its query, without the keys of before.
     distance = np.arange(columns) - np.arange(rows)[:, None] - (columns - own_keys)
     left, right = _window_sizes(node)
     hidden = (
@@ -153,6 +161,7 @@ def _stored_bias(
         raise Unsupported("with a mask of each image, of open sizes, or one that leaves a query no key")
     by_head = bias.reshape(-1, rows, columns)
     by_key = (
+        # One mask for all heads, once for each query of a key.
         np.tile(by_head, (1, queries_of_key, 1))
         if len(by_head) == 1
         else by_head.reshape(-1, queries_of_key * rows, columns)

@@ -25,7 +25,11 @@ def decide_conditions(flow: Dataflow[OnnxNode]) -> dict[str, bool]:
 
 
 def with_chosen_branches(model: OnnxGraph, conditions: Mapping[str, bool], refuse: Refuse) -> OnnxGraph:
-    """Return the model with the nodes of a branch in place of each If that is decided.
+    """Return the model with the nodes of a branch in place of each If that is decided; what read the If reads
+    the branch's values.
+
+    Args:
+        conditions: the value of each decided If's condition, by the If's name.
 
     Raises:
         FileError: the branch is damaged, as porter.formats.onnx.proto.read_message.
@@ -37,6 +41,7 @@ def with_chosen_branches(model: OnnxGraph, conditions: Mapping[str, bool], refus
     stored = Initializers(model.files[0], refuse)
 
     def after(given: Mapping[str, NodeOutput]) -> dict[str, NodeOutput]:
+        """Return names with their sources as they are now, after the Ifs that were replaced."""
         return {name: new_sources.get(source, source) for name, source in given.items()}
 
     for node in model.nodes.values():
@@ -60,7 +65,9 @@ def with_chosen_branches(model: OnnxGraph, conditions: Mapping[str, bool], refus
 def _add_branch(
     node: OnnxNode, condition: bool, scope: NameScope, model: OnnxGraph
 ) -> dict[NodeOutput, NodeOutput]:
-    """Add the nodes of an If's branch, and return which value each of the If's values is."""
+    """Add the nodes of an If's branch to `scope`, under names that the model does not have, and return which
+    value each of the If's values is. Raise FileError if the branch does not give them.
+    """
     branch = "then_branch" if condition else "else_branch"
     graph = node.attributes[branch].g if branch in node.attributes else None
     ends = [] if graph is None else [output.name for output in graph.output]

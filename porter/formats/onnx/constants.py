@@ -39,7 +39,9 @@ def is_cast_to_integers(node: OnnxNode) -> bool:
 
 
 def cast_numbers(node: OnnxNode, x: Numbers) -> Numbers:
-    """Return the numbers of a Cast, cast to a kind of numbers and not to a type."""
+    """Return the numbers of a Cast as booleans, as whole or as real ones; the width of a type does not
+    matter.
+    """
     kind = node.integer("to")
     if kind == _BOOL:
         return x.astype(np.bool_)
@@ -75,8 +77,11 @@ def _read_range(node: OnnxNode, start: Tensor, limit: Tensor, step: Tensor) -> N
 
 
 def stated_slices(node: OnnxNode, rank: int, numbers: Sequence[Sequence[Dim] | None]) -> list[slice]:
-    """Return the part of each of `rank` axes that a Slice takes. `numbers` are its starts, ends, axes and
-    steps.
+    """Return the part of each axis that a Slice takes; axes that it does not name stay whole.
+
+    Args:
+        rank: how many axes the input has.
+        numbers: its starts, ends, axes and steps, None for each that is missing.
 
     Raises:
         ValueError: starts and ends are missing, or an axis does not exist.
@@ -94,7 +99,9 @@ def stated_slices(node: OnnxNode, rank: int, numbers: Sequence[Sequence[Dim] | N
 
 
 def average_constant(node: OnnxNode, x: Numbers) -> Numbers:
-    """Return the means of the windows of a constant map, in which no cell is a pad's."""
+    """Return the means of the windows of a constant map. Raise Unsupported where pads would take part, or for
+    another array than a map.
+    """
     if (
         any(node.integers("pads"))
         or node.integer("ceil_mode")
@@ -112,12 +119,13 @@ def average_constant(node: OnnxNode, x: Numbers) -> Numbers:
 
 def _read_dequantize(node: OnnxNode, x: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
     """Read DequantizeLinear: the real numbers that integers of 8 bits stand for, by one scale, or by one for
-    each index of an axis.
+    each index of an axis. Raise Unsupported for a value that the model computes, and for scales of blocks.
     """
     if x.array is None:
         raise Unsupported("of a value")
     if node.integer("block_size") or scale.rank > 1:
         raise Unsupported("by scales of blocks")
+    # One cell along every axis but the one that has a scale for each index.
     scale_shape = [1] * x.rank
     if scale.rank:
         scale_shape[position_of(node.integer("axis", 1), x.rank)] = -1

@@ -69,6 +69,7 @@ def possible_images(
     sizes_known = [each for each in sizes if each is not None]
     if len(sizes) == 4:
         yield _map_input(source, sizes, _channels_last(nodes, value.name, sizes), channels_taken, size)
+    # A tensor of a batch and at least one further axis, not a list of images' numbers.
     elif (
         sizes not in ([], sizes_known[:1]) and (rows_and_columns := _rows_and_columns(sizes[1:])) is not None
     ):
@@ -81,7 +82,7 @@ def possible_images(
 
 def read_further_input(value: Any, nodes: Mapping[str, OnnxNode]) -> MappedInput | None:
     """Return a further input as a map whose channels are stated, or as a tensor of a batch whose other sizes
-    are stated; None for others.
+    are stated; None for others. A map's metadata names the input, because each input has its own.
     """
     sizes = [
         dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else None
@@ -107,8 +108,14 @@ def read_further_input(value: Any, nodes: Mapping[str, OnnxNode]) -> MappedInput
 def _input_with_rows(
     source: NodeOutput, sizes: Sequence[int | None], rows_and_columns: Size, size: Size | None
 ) -> MappedInput:
-    """Return a tensor whose images have these rows and columns as an input."""
+    """Return a tensor whose images have these rows and columns as an input.
+
+    Args:
+        sizes: of its axes, batch first.
+        size: rows and columns, where the model leaves them open.
+    """
     shape = fill_free_size(rows_and_columns, size)
+    # Its axes without the batch: rows, columns or both, or rows and the axes that are joined to columns.
     own = shape[3 - len(sizes) :] if len(sizes) < 4 else (shape[0], *sizes[2:])
     return MappedInput(
         GraphInput(source, 1, shape, sizes[0], "CHW", None not in shape, shape=own),
@@ -117,7 +124,9 @@ def _input_with_rows(
 
 
 def _input_without_batch(source: NodeOutput, sizes: Sequence[int], rows: int) -> MappedInput:
-    """Return an input without a batch, which the port takes as one with a batch."""
+    """Return an input without a batch, all whose numbers stand in a map of one channel and so many rows. The
+    port takes it with a batch, which a note says.
+    """
     shape = rows, math.prod(sizes) // rows
     own = _shape_text(sizes) or "of one number"
     note = f"its input {own} has no batch: the port takes N such inputs"
@@ -142,7 +151,14 @@ def _map_input(
     channels_taken: int | None,
     size: Size | None,
 ) -> MappedInput:
-    """Return a map of four axes as an input. `channels_last` says that its channels are the last axis."""
+    """Return a map of four axes as an input of the graph.
+
+    Args:
+        sizes: of its axes, None where they are open.
+        channels_last: whether its channels are the last axis.
+        channels_taken: those that the first convolution takes, for an image that does not state them.
+        size: rows and columns, where the model leaves them open.
+    """
     batch, channels, rows, columns = (
         sizes[axis] for axis in ((0, 3, 1, 2) if channels_last else (0, 1, 2, 3))
     )
@@ -155,9 +171,13 @@ def _map_input(
 def _rows_and_columns(sizes: Sequence[int | None]) -> Size | None:
     """Return the rows and columns of an image with these axes; None if they exceed a port's, or if several
     open axes would be joined.
+
+    Args:
+        sizes: of the axes behind the batch.
     """
     stated = [size for size in sizes[1:] if size is not None]
     rows, columns = (
+        # A row, or a single number.
         (1, sizes[0] if sizes else 1)
         if len(sizes) < 2
         else (sizes[0], math.prod(stated) if len(stated) else None)

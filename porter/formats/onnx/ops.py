@@ -40,7 +40,10 @@ _GLOBAL_POOLS: Mapping[str, Reduction] = {"GlobalAveragePool": "mean", "GlobalMa
 
 
 def _read_constant_of_shape(node: OnnxNode, sizes: Tensor) -> Zeros | Numbers:
-    """Read ConstantOfShape. With the size of a value it gives zeros, which only a Concat takes."""
+    """Read ConstantOfShape: an array of one number where the sizes are known. Where a size is open, zeros are
+    given as `Zeros`, a placeholder of these sizes that only a Concat takes; another number is Unsupported.
+    """
+    # None where the node does not state a single number.
     number = filled_number(node)
     dims = sizes.dims()
     if number is not None and not any(isinstance(size, Open) for size in dims):
@@ -51,7 +54,9 @@ def _read_constant_of_shape(node: OnnxNode, sizes: Tensor) -> Zeros | Numbers:
 
 
 def _softmax_reader(op: Softmax | LogSoftmax) -> Callable[[OnnxNode, Tensor], Tensor]:
-    """Return the reader of a softmax. Before opset 13 it is over all axes from the given one on."""
+    """Return the reader of a softmax, by the op that it becomes. Before opset 13 ONNX's is over all axes from
+    the given one on, which is Unsupported unless all others have one cell.
+    """
 
     def softmax(node: OnnxNode, x: Tensor) -> Tensor:
         axis = node.integer("axis", -1 if node.opset >= 13 else 1)
@@ -65,7 +70,8 @@ def _softmax_reader(op: Softmax | LogSoftmax) -> Callable[[OnnxNode, Tensor], Te
 
 def _read_cast(node: OnnxNode, x: Tensor) -> Tensor | Numbers:
     """Read Cast. Between real numbers it changes nothing in exact arithmetic, and neither does one of
-    booleans to booleans. A cast to integers and back cuts, as torch writes a whole quotient.
+    booleans to booleans. A cast to integers and back cuts, as torch writes a whole quotient. Constants are
+    cast as numbers; another cast of a value is Unsupported.
     """
     kind = node.integer("to")
     if x.array is not None:
@@ -147,15 +153,19 @@ def _read_gather(node: OnnxNode, x: Tensor, index: Tensor) -> Tensor:
     shape = x.walk.constant_shape(index.source) or ()
     count = len(dims)
     sizes = x.walk.sizes(x.source) or ()
+    # The numbers of all images in a row, taken in their order: a reshape.
     if shape and sizes == (BATCH * count,) and dims == [PLACE * count + each for each in range(count)]:
         return x.reshape([-1, *shape[1:]])
     indices = fixed_sizes(dims)
+    # A single index: its axis goes.
     if not shape:
         return x.cut({node.integer("axis"): indices[0]})
+    # Every number of a flat tensor in its order.
     if sizes == (count,) and indices == [*range(count)]:
         return x.reshape(shape)
     axis = position_of(node.integer("axis"), len(sizes))
     gathered = x.gather(axis, indices)
+    # Indices of several axes were one axis until here.
     return gathered.reshape([*sizes[:axis], *shape, *sizes[axis + 1 :]]) if len(shape) > 1 else gathered
 
 
@@ -177,6 +187,7 @@ def _read_split(node: OnnxNode, x: Tensor, sizes: Tensor | None = None) -> list[
     axis = node.integer("axis")
     if not part_sizes:
         (size,) = fixed_sizes([x.size(axis)])
+        # Rounded up; the last part has what is left.
         most = -(-size // node.outputs)
         part_sizes = [*[most] * (size // most), *([size % most] if size % most else [])]
     return x.split(axis, part_sizes)

@@ -92,7 +92,9 @@ def read_message(path: Path, refuse: Refuse) -> OnnxGraph:
 
 
 def _expect_readable(proto: Any, opset: int, refuse: Refuse) -> None:
-    """Expect operators that porter reads and not too many nodes, no functions and no sparse tensors."""
+    """Expect operators that porter reads and not too many nodes, no functions, no sparse tensors, and no
+    nodes whose own numbers are in other files. Raise FileError otherwise.
+    """
     newest = import_onnx().defs.onnx_opset_version()
     if not OLDEST_OPSET <= opset <= newest:
         raise refuse(
@@ -139,7 +141,10 @@ class NameScope:
             self._add(node)
 
     def _add(self, node: Any) -> None:
-        """Add a node under a name that no other has."""
+        """Add a node under a name that no other has, and the values that it gives. A Constant's numbers
+        become an array; an identity or a dropout of inference is left out, and what it reads stands for what
+        it gives.
+        """
         inputs = self._inputs(node)
         first = next(filter(None, node.output), "")
         if not first:
@@ -164,7 +169,7 @@ class NameScope:
 
     def _inputs(self, node: Any) -> tuple[NodeOutput, ...]:
         """Return the values that a node and the graphs within it read, without the optional inputs at the end
-        that are not given.
+        that are not given. Raise FileError where nothing gives one of them.
         """
         missing = next((name for name in node.input if name not in self.given), None)
         if missing is not None:
@@ -178,8 +183,8 @@ class NameScope:
         return tuple(self.given[source] for source in (*names_read, *captured_values(node, self.given)))
 
     def _pass_through(self, node: OnnxNode, outputs: Sequence[str]) -> None:
-        """Let the first output of a node stand for the value that it reads. A Dropout's other output is a
-        mask.
+        """Let the first output of a node stand for the value that it reads, and record a dropout with its
+        rate. A Dropout's second output is a mask, which stays as a node that porter does not read.
         """
         first = next(filter(None, outputs))
         self.given[first] = node.inputs[0]
@@ -208,6 +213,7 @@ def _expect_names(graph: Any, refuse: Refuse) -> None:
     if not all(isinstance(name, str) for name in names):  # bytes that are no UTF-8
         raise refuse("a name in the model is not text", "fetch or copy it again")
     wrong_name = next((name for name, count in counts.items() if count > 1 or not name), None)
+    # An empty name is wrong too, and has its own message.
     if wrong_name:
         raise refuse(f"the model has two values called '{wrong_name}'", "export it again")
     if wrong_name is not None:
@@ -221,7 +227,9 @@ def _names_of_node(node: Any) -> Iterator[Any]:
 
 
 def _tensors_of_node(node: Any) -> Iterator[Any]:
-    """Yield the tensors in a node's attributes, and in the graphs among them."""
+    """Yield the tensors in a node's attributes, sparse ones by their two parts, and those in the graphs among
+    the attributes.
+    """
     for attribute in node.attribute:
         yield from (attribute.t, *attribute.tensors)
         for sparse in (attribute.sparse_tensor, *attribute.sparse_tensors):
@@ -286,7 +294,7 @@ class Initializers:
     files: tuple[Path, ...] = ()
 
     def constant(self, attributes: Mapping[str, Any], name: str) -> Array:
-        """Return the numbers that a Constant node states."""
+        """Return the numbers that a Constant node states. Raise FileError if they are texts or sparse."""
         if "value" in attributes:
             return self.array(attributes["value"].t, name)
         for key, kind in (
@@ -300,7 +308,7 @@ class Initializers:
         raise self.refuse(f"the constant '{name}' is not a tensor of numbers", "export the model again")
 
     def array(self, tensor: Any, name: str) -> Array:
-        """Return a tensor's numbers.
+        """Return a tensor's numbers, from the message or from the file beside the model that it names.
 
         Raises:
             FileError: it does not hold what it declares.
@@ -335,7 +343,9 @@ class Initializers:
             raise self.refuse(message, "fetch or export the model again") from None
 
     def _external(self, tensor: Any, name: str, kind: np.dtype[Any], shape: tuple[int, ...]) -> Array:
-        """Return a tensor in a file beside the model, as a view of that file."""
+        """Return a tensor in a file beside the model, as a view of that file. Raise ValueError if the file is
+        too short, and FileError if it cannot be mapped.
+        """
         entries = {entry.key: entry.value for entry in tensor.external_data}
         location = entries.get("location", "")
         file = self._file_beside(location, name)
@@ -357,7 +367,9 @@ class Initializers:
             raise self.refuse(message, "read it where there is more memory") from None
 
     def _file_beside(self, location: str, name: str) -> Path:
-        """Return the file of a tensor of this name, which has to be in the model's folder."""
+        """Return the file that holds a tensor's numbers, which has to be in the model's folder or in the
+        cache of Hugging Face's hub. Raise FileError otherwise.
+        """
         folder = self.path.parent.resolve()
         try:
             file = (folder / location).resolve()

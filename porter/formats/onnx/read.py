@@ -74,7 +74,9 @@ def read_onnx(
 def _read(
     model: OnnxGraph, path: Path, refuse: Refuse, outputs: Sequence[str], size: Size | None
 ) -> Checkpoint:
-    """Return the checkpoint of a model: its tensors, and its graph if porter reads one."""
+    """Return the checkpoint of a model: its tensors and its graph. A model whose inputs are no images comes
+    without a graph, with a note that says why. Raise FileError if no output depends on the image.
+    """
     if outputs:
         _end_at(model.proto.graph, outputs, [name for name in model.given if name])
     tensors = {name: array for name, array in model.arrays.items() if array.ndim and is_floating(array)}
@@ -87,6 +89,7 @@ def _read(
     if not graph.outputs:
         raise refuse("no output of the model depends on its image", "export it again")
     used = {stored.name for node in graph.nodes for stored in node.tensors.values()}
+    # Those of the chosen branches of Ifs come with the graph.
     tensors |= {name: read.arrays[name] for name in used - graph.evaluated.keys()}
     program = model.proto.producer_name or "an unknown program"
     notes = (
@@ -113,7 +116,9 @@ def _inputs(model: OnnxGraph) -> list[Any]:
 
 
 def _integer_inputs(model: OnnxGraph, inputs: Sequence[Any], refuse: Refuse) -> list[str]:
-    """Return the names of inputs of whole numbers, each of which the model has to cast to real ones."""
+    """Return the names of inputs of whole numbers. Raise FileError for one with which the model computes
+    before it is cast to real ones.
+    """
     names = [value.name for value in inputs if value.type.tensor_type.elem_type not in FLOAT_TYPES]
     for name in names:
         if not _becomes_real(model, name):
@@ -162,6 +167,10 @@ def _read_image(
 ) -> _ReadGraph | None:
     """Read the graph with the first input as the first image with which porter can read all of it, otherwise
     with the likeliest image; None if an input can be none.
+
+    Args:
+        inputs: ValueInfoProtos, of which the first one is the image.
+        size: of the image, where the model leaves it open.
     """
     if (
         not inputs
@@ -188,7 +197,9 @@ def _read_image(
 
 
 def _becomes_real(model: OnnxGraph, name: str) -> bool:
-    """Return whether a value of whole numbers is only moved until it is cast to real ones."""
+    """Return whether the values of an input of whole numbers are only moved until they are cast to real ones,
+    and are no output before.
+    """
     integer_values = {name}
     for node in model.nodes.values():
         if any(source in integer_values for source, _ in node.inputs) and not (
@@ -222,7 +233,10 @@ def _read_graph(
     model: OnnxGraph, mapped_inputs: Sequence[MappedInput], refuse: Refuse, rounds: int = MOST_ROUNDS
 ) -> _ReadGraph:
     """Return the graph of a model with these inputs, read with open sizes if they have them. It is read again
-    if a condition becomes known.
+    if a condition becomes known. Raise FileError if it takes only the size of one of its inputs.
+
+    Args:
+        rounds: how often it may still be read again.
     """
     inputs = {each.image.source[0]: each.image for each in mapped_inputs}
     live = _nodes_between(model, inputs)
@@ -274,12 +288,13 @@ def _outputs(model: OnnxGraph) -> dict[str, NodeOutput]:
 
 
 def _names_of_values(model: OnnxGraph) -> dict[NodeOutput, str]:
-    """Return the name of each value that a run of the file can show. Runs show no whole numbers. The name of
-    a copy comes after the first name.
+    """Return the name of each value that a run of the file can show. Runs show no whole numbers. A value that
+    several names stand for has the first of them.
     """
     nodes = model.nodes
     return {
         source: name
+        # Backwards, so that the first name is written last and stays.
         for name, source in reversed([*model.given.items()])
         if source[0] not in nodes or not is_cast_to_integers(nodes[source[0]])
     }
@@ -341,6 +356,7 @@ def _make_definition(model: OnnxGraph, tensors: NamedArrays, metadata: Mapping[s
     outputs = {value.name for value in proto.graph.output}
     read = set[str]()
     nodes = []
+    # Backwards, so that what reads a value is seen before what gives it.
     for node in reversed(proto.graph.node):
         if not (outputs | read).isdisjoint(node.output):
             read.update(node.input, captured_values(node, model.given))

@@ -19,7 +19,8 @@ _COUNTER = "num_batches_tracked"
 
 
 def with_tensors(model: OnnxGraph, tensors: NamedArrays) -> OnnxGraph:
-    """Return a model with other tensors, each in the type that the model states.
+    """Return a model with other tensors, each in the type that the model states. torch's counters of batches,
+    which no model of ONNX has, are left out.
 
     Raises:
         MappingError: the model has no such tensor, or it has another shape, or a type that does not hold its

@@ -40,9 +40,10 @@ _AUTO_PAD_RULES: dict[str, Any] = {"SAME_UPPER": "same", "SAME_LOWER": "same_low
 
 def _read_conv(node: OnnxNode, x: Tensor, weights: Tensor, bias: Tensor | None = None) -> Tensor:
     """Read Conv: a kernel filters×channels/groups×rows×columns, one of a row of cells, or one along the
-    channels.
+    channels. Raise Unsupported for a kernel that the model computes.
     """
     kernel, tensors = _stored_tensors(weights, bias)
+    # One channel, whose cells are the channels of porter's map: the kernel runs along them.
     if len(kernel.shape) == 3 and (x.walk.sizes(x.source) or ())[1:2] == (1,) and _has_no_attributes(node):
         pads = node.integers("pads") or (0, 0)
         return x.derive(
@@ -108,6 +109,7 @@ def _read_conv_transpose(node: OnnxNode, x: Tensor, weights: Tensor, bias: Tenso
     groups = node.integer("group", 1)
     window = _window(node, kernel.shape[2:])
     rule = node.text("auto_pad", "NOTSET")
+    # Rows and columns; a row of cells has only the last.
     output_padding = (0, 0, *node.integers("output_padding"))[-2:]
     output_shape = node.integers("output_shape")[2 - len(kernel.shape) :]
     output_shape = (1, *output_shape) if len(output_shape) == 1 else output_shape
@@ -117,6 +119,7 @@ def _read_conv_transpose(node: OnnxNode, x: Tensor, weights: Tensor, bias: Tenso
             if output_shape and size is None:
                 raise Unsupported("to a size that does not follow from its input's")
             # Without an output shape, the output is the input's size times the stride.
+            # `excess` is how many cells the kernels reach beyond the output.
             excess = window.extent(axis) + output_padding[axis] - window.stride[axis]
             excess += size * window.stride[axis] - output_shape[axis] if output_shape and size else 0
             if excess < 0 and not output_shape:
@@ -137,7 +140,7 @@ def _read_conv_transpose(node: OnnxNode, x: Tensor, weights: Tensor, bias: Tenso
 
 def _read_pool(node: OnnxNode, x: Tensor) -> Tensor | Read:
     """Read MaxPool, whose pads take no part, and AveragePool, which divides by the real cells unless
-    `count_include_pad`.
+    `count_include_pad`. A pool of a constant is computed at once.
 
     A last window that starts past the input and its first pads is dropped (onnx/defs/nn/defs.cc since opset
     19; onnxruntime drops it in every opset).
@@ -145,6 +148,7 @@ def _read_pool(node: OnnxNode, x: Tensor) -> Tensor | Read:
     if x.array is not None and node.op == "AveragePool":
         return average_constant(node, x.array)
     kernel = node.integers("kernel_shape")
+    # Three axes of cells, which no map has.
     if len(kernel) == 3:
         return _pool_first_axis(node, x, kernel)
     value = _as_map(x, len(kernel))
@@ -180,6 +184,7 @@ def _read_center_crop_pad(node: OnnxNode, x: Tensor, shape: Tensor) -> Tensor:
     cropped = dict[int, slice | int]()
     added = dict[int, tuple[int, int]]()
     for axis, size in zip(axes or range(len(sizes)), target_sizes, strict=True):
+        # Below zero where there are too many cells.
         (missing,) = fixed_sizes([size - sizes[axis]])
         if missing < 0:
             cropped[axis] = slice(-missing // 2, -missing // 2 + size)
@@ -191,7 +196,7 @@ def _read_center_crop_pad(node: OnnxNode, x: Tensor, shape: Tensor) -> Tensor:
 
 def _pool_first_axis(node: OnnxNode, x: Tensor, kernel: Sequence[int]) -> View | Value:
     """Read an average over the first of three axes, as torch.onnx has it in a LocalResponseNorm. porter has
-    no op for it, but its sizes decide an If.
+    no op for it, but its sizes decide an If. Return the foreign node alone where the pool is another one.
     """
     view = x.view
     foreign = x.walk.foreign(node, "")
@@ -221,10 +226,13 @@ def _stated_pads(node: OnnxNode) -> tuple[int, ...]:
 
 
 def _convention(node: OnnxNode, fill: float = 0.0, average: Average = "real_cells") -> Convention:
-    """Return the convention that a window's attributes state."""
+    """Return the convention that a window's attributes state: its pads or the rule for them, what fills them,
+    how an average counts them, and how a size is rounded.
+    """
     rule = node.text("auto_pad", "NOTSET")
     if rule in _AUTO_PAD_RULES and (rule != "VALID" or not node.integer("ceil_mode")):
         return Convention(_AUTO_PAD_RULES[rule], fill=fill, average=average)
+    # VALID that rounds up has no rule of its own: no pads, and a last window that is cut.
     top, left, bottom, right = _stated_pads(node) if rule == "NOTSET" else (0, 0, 0, 0)
     pads: Pads = (top, bottom, left, right)
     rounding: Rounding = "ceil" if node.integer("ceil_mode") else "floor"
@@ -248,12 +256,13 @@ def _read_pad(
     value: Tensor | None = None,
     axes: Tensor | None = None,
 ) -> Tensor:
-    """Read Pad, with one number or with the map's own cells."""
+    """Read Pad, with one number, or with the map's own cells: mirrored, repeated or from the other side."""
     mode = node.text("mode", "constant")
     numbers = node.sizes("pads", pads)
     padded_axes = node.stated_integers("axes", axes)
     if numbers is None:
         raise Unsupported("without pads")
+    # First what is before each axis, then what is behind.
     half = len(numbers) // 2
     pairs = zip(numbers[:half], numbers[half:], strict=True)
     pads_by_axis = dict(
@@ -267,13 +276,18 @@ def _read_pad(
 
 
 def _read_resize(node: OnnxNode, x: Tensor, *further: Tensor | None) -> Tensor:
-    """Read Resize and Upsample. Before opset 11 positions are multiplied by the scale, and rounded down."""
+    """Read Resize and Upsample, by scales or to sizes. Before opset 11 positions are multiplied by the scale,
+    and rounded down. Raise Unsupported for other tensors than maps, and where ONNX's text and onnxruntime
+    disagree.
+    """
     op = _resize_op(node)
     policy = node.text("keep_aspect_ratio_policy", "stretch")
+    # The place of the scales among the further inputs.
     index = 0 if node.op == "Upsample" or node.opset < 11 else 1
     given = dict(enumerate(further))
     scales = _stated_scales(node, given.get(index))
     size_input = given.get(2)
+    # Sizes count only where there are no scales.
     sizes = [] if scales or size_input is None else size_input.dims()
     if not scales and policy != "stretch":
         raise Unsupported(f"with keep_aspect_ratio_policy {policy}")
@@ -304,6 +318,11 @@ def _expect_as_onnxruntime(
     node: OnnxNode, op: Resize, own: Sequence[Dim], scales: Mapping[int, float], sizes: Mapping[int, Dim]
 ) -> None:
     """Expect scales and sizes at which ONNX and onnxruntime agree, and porter's op with them.
+
+    Args:
+        own: the input's sizes.
+        scales: by axis; an axis has a scale or a size.
+        sizes: by axis, of the output.
 
     Raises:
         Unsupported: they are others.
@@ -357,6 +376,7 @@ def _resize_op(node: OnnxNode) -> Resize:
     else:
         rule = node.text("coordinate_transformation_mode", "half_pixel")
         nearest = node.text("nearest_mode", "round_prefer_floor")
+    # The cell at floor((i + 0.5) · step), which is the half pixel rounded so.
     if (rule, mode, nearest) == ("tf_half_pixel_for_nn", "nearest", "floor"):
         rule, nearest = "half_pixel", "round_prefer_ceil"
     mode = {"bilinear": "linear"}.get(mode, mode)

@@ -19,7 +19,10 @@ _ONE_AT_A_TIME = {
 
 
 def main() -> None:
-    """Copy arrays by tensorstore, for the process that started this one."""
+    """Copy arrays by tensorstore, for the process that started this one. Its arguments are the folder, the
+    request as JSON, the folder for the result, and the most bytes of all arrays; it writes `arrays`, and to
+    `described` their types and shapes.
+    """
     import tensorstore
 
     folder, request_file, target, most = sys.argv[1:]

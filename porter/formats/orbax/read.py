@@ -65,6 +65,7 @@ def read_orbax(path: Path) -> Checkpoint:
     tensors = {**tree.inline, **dict(zip(tree.stored, arrays, strict=True))}
     if all(name.endswith(_VARIABLE) for name in tensors):
         tensors = {name.removesuffix(_VARIABLE): array for name, array in tensors.items()}
+    # Leaves that are no numbers, which a note names.
     others = tree.leaves - tree.stored.keys() - tree.inline.keys()
     return Checkpoint(path, "orbax", "jax", tensors, left_out(tree.parts, others), files=files)
 
@@ -122,7 +123,12 @@ def _parse_leaf(entry: Any) -> tuple[tuple[str, ...], str]:
 
 
 def _read_arrays(folder: Path, names: list[str], zarr3: bool, size: int) -> list[Array]:
-    """Return the arrays of these names, which another process reads."""
+    """Return the arrays of these names, in their order, which another process reads by tensorstore.
+
+    Args:
+        zarr3: whether they are stored by version 3 of zarr.
+        size: bytes of the folder's files, which bounds what they may unpack to.
+    """
     with TemporaryDirectory() as scratch:
         request_file = Path(scratch) / "wanted"
         most = most_bytes(size)

@@ -45,7 +45,7 @@ _PIECES_AHEAD = 4
 
 
 def read_safetensors(path: Path) -> Checkpoint:
-    """Reads every tensor, in the header's dtypes: pages of the file, which are copied when they are written
+    """Read every tensor, in the header's dtypes: pages of the file, which are copied when they are written
     to.
 
     Raises:
@@ -71,7 +71,9 @@ def read_safetensors(path: Path) -> Checkpoint:
 
 
 def _tensor(path: Path, name: str, entry: Mapping[str, Any], data: Array) -> Array:
-    """A tensor as the header states it, of the bytes after the header."""
+    """Return a tensor as the header states it, of the bytes after the header. Raise FileError for a dtype
+    that numpy lacks.
+    """
     dtype = next((dtype for dtype, said in _DTYPES.items() if said == entry["dtype"]), None)
     if dtype is None:
         message = f"tensor '{name}' is {entry['dtype']}, expected one of {', '.join(_DTYPES.values())}"
@@ -84,7 +86,7 @@ def _tensor(path: Path, name: str, entry: Mapping[str, Any], data: Array) -> Arr
 
 
 def write_safetensors(path: Path, tensors: NamedArrays) -> str:
-    """Writes the bytes that the package's `save_file` writes, and returns their sha256 in hex.
+    """Write the bytes that the package's `save_file` writes, and return their sha256 in hex.
 
     The package takes only dense arrays, all at once, and its file would have to be read again for the digest.
     Here one piece is made dense while those before it, which the processor's cache still holds, are hashed
@@ -103,6 +105,7 @@ def write_safetensors(path: Path, tensors: NamedArrays) -> str:
         kind = _DTYPES[tensors[name].dtype.name]
         header[name] = {"dtype": kind, "shape": tensors[name].shape, "data_offsets": (start, end)}
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    # The header ends at a multiple of 8 bytes.
     text += b" " * (-len(text) % 8)
     hashed = hashlib.sha256()
     # The tensors may be maps of the file that is replaced, and a map whose file is cut short ends the
@@ -126,7 +129,7 @@ def write_safetensors(path: Path, tensors: NamedArrays) -> str:
 
 
 def _pieces(array: Array) -> Iterator[Array]:
-    """The array in parts along its first axis, of about `_PIECE_BYTES` each."""
+    """Yield the array in parts along its first axis, of about `_PIECE_BYTES` each."""
     if array.nbytes <= _PIECE_BYTES:
         yield array
         return

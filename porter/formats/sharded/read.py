@@ -25,7 +25,7 @@ _AGAIN = "fetch the folder again, whole"
 
 
 def read_sharded(path: Path) -> Checkpoint:
-    """The tensors of all shards, each of which holds those that the index says and no others.
+    """Read the tensors of all shards, each of which holds those that the index says and no others.
 
     Raises:
         FileError: the index or a shard is damaged, or they contradict each other; or a shard is not in the
@@ -55,8 +55,8 @@ def read_sharded(path: Path) -> Checkpoint:
 
 
 def read_index(path: Path) -> dict[str, set[str]]:
-    """The names of the tensors of each shard, whose name is of a file in the index's folder. Keras names
-    groups of tensors, which may lie in several shards.
+    """Return the names of the tensors of each shard, whose name is of a file in the index's folder. Keras
+    names groups of tensors, which may lie in several shards.
 
     Raises:
         FileError: it is damaged, lists more tensors or shards than any model's, or a file elsewhere.
@@ -86,8 +86,11 @@ def shards_beside(path: Path, names: Iterable[str]) -> dict[str, Path]:
 
 
 def _shard_at(folder: Path, name: str) -> Path:
-    """A file of the index's folder. It may be a link into the folder, or into the blobs of Hugging Face's
-    cache.
+    """Return a file of the index's folder. It may be a link into the folder, or into the blobs of Hugging
+    Face's cache, which stand beside its folder of snapshots.
+
+    Args:
+        folder: of the index.
 
     Raises:
         ValueError: it is elsewhere, or not there.

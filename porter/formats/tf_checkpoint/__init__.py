@@ -24,6 +24,7 @@ def _format_of(content: Content) -> str | None:
     is_checkpoint = is_checkpoint_folder(path) if path.is_dir() else is_checkpoint_part(path)
     if is_checkpoint:
         return find_checkpoint(path).format
+    # A file by itself, whose end says whether it is a table.
     if content.tail != TABLE_MAGIC:
         return None
     # The first entry of an index may be compressed.
@@ -31,7 +32,7 @@ def _format_of(content: Content) -> str | None:
 
 
 def _make_format(name: str, description: str) -> Format:
-    """Return one of the two formats, which have one reader."""
+    """Return the format of one of the two versions, which have one reader."""
     read = reader("porter.formats.tf_checkpoint.read", "read_tf_checkpoint")
     return Format(
         name,

@@ -28,7 +28,10 @@ _SHARDS, _ENDIANNESS, _HEADER_VERSION, _LEAST_READER = 1, 2, 3, 2
 
 
 def read_index(index: memoryview, count: int) -> dict[bytes, Entry]:
-    """Read the entries of an index, whose checkpoint has `count` shards. Keys of slices begin with a zero.
+    """Return the entries of an index by their keys, without the header. Keys of slices begin with a zero.
+
+    Args:
+        count: how many shards the checkpoint has.
 
     Raises:
         ValueError: it is damaged, or of a version that porter does not read.
@@ -61,7 +64,8 @@ def _expect_header(header: MessageFields, count: int) -> None:
 def locate_tensors(
     entries: Mapping[bytes, Entry], shards: Sequence[memoryview]
 ) -> dict[str, CheckpointTensor | None]:
-    """Return the tensors, not read yet; None for those that are not plain numbers.
+    """Return the tensors, not read yet; None for those that are not plain numbers. A tensor in slices has an
+    entry for itself and one for each slice.
 
     Raises:
         ValueError: a slice is missing, or outside of its tensor.
@@ -86,7 +90,7 @@ def locate_tensors(
 
 
 def read_text(entry: Entry, shards: Sequence[memoryview]) -> memoryview:
-    """Read the only text of an entry: its length and the length's checksum stand before it.
+    """Return the only text of an entry: its length and the length's checksum stand before it.
 
     Raises:
         ValueError: it is damaged.
@@ -94,6 +98,7 @@ def read_text(entry: Entry, shards: Sequence[memoryview]) -> memoryview:
     data = _entry_bytes(entry, shards)
     length, start = expect_varint(data, 0)
     text = data[start + _CHECKSUM_BYTES :]
+    # The checksums are of the length as a number of fixed width, not as it is stored.
     length_bytes = length.to_bytes(4 if length < 1 << 32 else 8, "little")
     length_checksum = data[start : start + _CHECKSUM_BYTES]
     if entry.type != _STRING or entry.shape or len(text) != length:
@@ -106,7 +111,7 @@ def read_text(entry: Entry, shards: Sequence[memoryview]) -> memoryview:
 
 
 def _read_numbers(entry: Entry, shards: Sequence[memoryview]) -> Array:
-    """Return the array of an entry, after its checksum was compared."""
+    """Return the array of an entry, in one axis. Raise ValueError if its checksum or its size is another."""
     data = _entry_bytes(entry, shards)
     dtype = DTYPES[entry.type]
     if len(data) != math.prod(entry.shape) * dtype.itemsize:

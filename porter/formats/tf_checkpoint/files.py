@@ -62,10 +62,13 @@ def is_checkpoint_folder(folder: Path) -> bool:
 
 
 def _is_state(file: Path) -> bool:
-    """Return whether a file is text: orbax's of the same name begins with a map of MessagePack."""
+    """Return whether a file is TensorFlow's state file, which is text. Orbax has one of the same name, which
+    begins with a map of MessagePack. Return False where there is no file.
+    """
     if not file.is_file():
         return False
     with file.open("rb") as stream:
+        # Maps of MessagePack begin at this byte; no ASCII text does.
         return stream.read(1) < b"\x80"
 
 
@@ -80,7 +83,7 @@ def is_checkpoint_part(path: Path) -> bool:
 
 def find_checkpoint(path: Path) -> CheckpointFiles:
     """Find the checkpoint that `path` names: its prefix, its `.index`, a shard of it, or the folder of a
-    `checkpoint` state file.
+    `checkpoint` state file. Version 2 comes first where both are there.
 
     Raises:
         FileError: there is no such checkpoint, a shard is missing, or a folder has several and does not say
@@ -123,7 +126,7 @@ def _with_suffix(path: Path, suffix: str) -> Path:
 
 
 def _is_table(path: Path) -> bool:
-    """Return whether a file ends as a table does."""
+    """Return whether a file ends with the magic number of a table; False if it cannot be read."""
     try:
         with path.open("rb") as stream:
             size = stream.seek(0, 2)
@@ -135,7 +138,7 @@ def _is_table(path: Path) -> bool:
 
 def _find_shards(prefix: Path) -> tuple[Path, ...]:
     """Return the data files of V2. If a save with another number of shards left some files, the only complete
-    set counts.
+    set counts. Raise FileError if there is none, or several.
     """
     counts = {
         match["count"]
@@ -168,7 +171,8 @@ def _find_shards(prefix: Path) -> tuple[Path, ...]:
 
 def _find_old_shards(path: Path) -> CheckpointFiles | None:
     """Find V1 in shards by one of them, by the pattern in a state file, or by the prefix; return None where
-    there is no such.
+    there is no such. Return None too where shards of several saves are there; raise FileError if one is
+    missing.
     """
     shard = _OLD_SHARD.fullmatch(path.name)
     prefix = path.with_name(shard["prefix"]) if shard else path
@@ -204,7 +208,9 @@ def _siblings(path: Path) -> list[Path]:
 
 
 def _latest_checkpoint(folder: Path) -> Path:
-    """Return the checkpoint that a folder's state file calls the latest, or the folder's only one."""
+    """Return the path of the checkpoint that a folder's state file calls the latest, or of the folder's only
+    one. Raise FileError where neither says which is meant, or the latest is not there.
+    """
     state = folder / _STATE_FILE
     checkpoints = sorted(path.name.removesuffix(".index") for path in folder.glob("*.index"))
     listed = ", ".join(checkpoints[:_MOST_LISTED]) or "none"

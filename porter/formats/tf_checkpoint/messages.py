@@ -66,7 +66,9 @@ class MessageFields:
 
 
 def read_fields(data: memoryview) -> MessageFields:
-    """Read the fields of a small message."""
+    """Read the fields of a small message, integers apart from bytes. Raise ValueError if there are too many
+    of them.
+    """
     numbers, contents = dict[int, list[int]](), dict[int, list[memoryview]]()
     for count, (number, value) in enumerate(iterate_fields(data)):
         if count >= _MOST_FIELDS:
@@ -84,7 +86,7 @@ def as_int64(number: int) -> int:
 
 
 def read_shape(data: memoryview) -> Shape:
-    """Read a TensorShapeProto."""
+    """Read a TensorShapeProto: the size of each axis, all of which have to be known."""
     message = read_fields(data)
     sizes = tuple(as_int64(axis.number(1)) for axis in _read_axes(message, 2))
     is_of_unknown_rank = message.number(3)
@@ -94,7 +96,9 @@ def read_shape(data: memoryview) -> Shape:
 
 
 def read_extents(data: memoryview) -> Extents:
-    """Read a TensorSliceProto."""
+    """Read a TensorSliceProto: for each axis, where the slice begins and how long it is, which is None for
+    all of it.
+    """
     start, length = 1, 2  # fields of an Extent
     return tuple(
         (
@@ -124,7 +128,7 @@ def read_entry(data: memoryview) -> Entry:
 
 
 def read_objects(data: memoryview) -> list[SavedObject]:
-    """Read a TrackableObjectGraph."""
+    """Read a TrackableObjectGraph: its objects in their order, which the references between them count."""
     objects, parts = list[SavedObject](), 0
     for number, node in iterate_fields(data):
         if number != 1 or isinstance(node, int):

@@ -59,15 +59,19 @@ def _is_training(key: str, shape: Shape, shapes: Mapping[str, Shape]) -> bool:
     """Return whether a key belongs to the training: a slot, a counter, or what the object graph has beside
     the model.
     """
+    # TF 2's keys are paths in the object graph, which has names for what is of training.
     if _VALUE in key or "/.ATTRIBUTES/" in key or "/.OPTIMIZER_SLOT/" in key:
         steps = key.split("/")
         return not _TRAINING.isdisjoint(steps) and _TRAINED not in steps
     if _COUNTER.fullmatch(key) and shape == ():
         return True
+    # A slot of TF 1, such as Adam's moments, is a variable's name and its own, and has the variable's shape
+    # or none.
     slot = _SLOT.fullmatch(key)
     if slot is None:
         return False
     parts = slot["variable"].split("/")
+    # The optimiser's scopes may stand before the variable's name.
     candidates = ["/".join(parts[start:]) for start in range(len(parts))]
     return any(name in shapes and shape in (shapes[name], ()) for name in candidates)
 

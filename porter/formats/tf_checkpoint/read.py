@@ -70,6 +70,7 @@ def open_bundle(path: Path) -> Bundle:
     """
     files = find_checkpoint(path)
     with _refusing_damage(path):
+        # The index and the shards of V2, or all files of V1.
         first, *shards = map(map_file, files.files)
         stored_bytes = sum(map(len, shards))
         entries = dict[bytes, Entry]()
@@ -95,7 +96,8 @@ def open_bundle(path: Path) -> Bundle:
 
 
 def read_tf_checkpoint(path: Path) -> Checkpoint:
-    """Read the tensors of a checkpoint, V1 or V2, in the order of their names.
+    """Read the tensors of a checkpoint, V1 or V2, in the order of their names. Notes say what was left out:
+    the training's state, values that are no numbers, and second copies.
 
     Moving averages of weights keep their names (`X/ExponentialMovingAverage`).
 
@@ -124,8 +126,8 @@ def read_tf_checkpoint(path: Path) -> Checkpoint:
 
 
 def _second_copies(owners: Collection[ObjectTensor], values: NamedArrays) -> set[str]:
-    """Return keys of second copies, with the name and the values of another tensor. Others that are alike are
-    tensors of their own: many layers call a variable `bias`, and begin with zeros.
+    """Return the keys of second copies, which have the name and the values of another tensor. Others that are
+    alike are tensors of their own: many layers call a variable `bias`, and begin with zeros.
     """
     originals: dict[str, list[Array]] = {}
     candidates: list[ObjectTensor] = []

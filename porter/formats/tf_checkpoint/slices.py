@@ -42,8 +42,8 @@ class _StatedTensor:
 
 
 def read_tables(files: Iterable[memoryview]) -> dict[str, CheckpointTensor | None]:
-    """Read the tensors of all files of a checkpoint, without their numbers; None for those that are not plain
-    numbers.
+    """Return the tensors of all files of a checkpoint, whose numbers are read later; None for those that are
+    not plain numbers.
 
     Raises:
         ValueError: a file is damaged, or does not hold what it states.
@@ -52,6 +52,7 @@ def read_tables(files: Iterable[memoryview]) -> dict[str, CheckpointTensor | Non
     for data in files:
         for key, value in read_table(data):
             message = read_fields(value)
+            # The first entry states the tensors; each further one is a slice.
             if not key:
                 _add_stated_tensors(message.content(_META), tensors)
                 continue
@@ -75,7 +76,7 @@ def _as_tensor(stated: _StatedTensor) -> CheckpointTensor | None:
 
 def _add_stated_tensors(meta: memoryview, tensors: dict[str, _StatedTensor]) -> None:
     """Add the tensors that a SavedTensorSliceMeta states; each file of a checkpoint in shards states those of
-    its slices.
+    its slices. Raise ValueError if two statements differ.
     """
     for number, value in iterate_fields(meta):
         if number != 1 or isinstance(value, int):
@@ -89,7 +90,9 @@ def _add_stated_tensors(meta: memoryview, tensors: dict[str, _StatedTensor]) -> 
 
 
 def _read_numbers(data: memoryview, type: int) -> Array:
-    """Return the numbers in a TensorProto."""
+    """Return the numbers in a TensorProto, in one axis: raw bytes for some types, packed integers for halves,
+    booleans and whole numbers.
+    """
     parts = read_fields(data).contents.get(_RAW.get(type) or _PACKED[type], [])
     if len(parts) > 1:
         raise ValueError("its numbers are in several parts")
@@ -104,7 +107,9 @@ def _read_numbers(data: memoryview, type: int) -> Array:
 
 
 def _read_varints(data: NDArray[np.uint8], dtype: np.dtype[np.generic]) -> Iterator[Array]:
-    """Yield the lowest bits of packed varints, in pieces: their places take 50 times the bytes."""
+    """Yield the lowest bits of packed varints as numbers of `dtype`, in pieces, because the places where they
+    end take 50 times the bytes.
+    """
     while len(data):
         ends = np.flatnonzero(data[:_PIECE_BYTES] < 128) + 1  # the last byte of each has no highest bit
         starts = np.concatenate(([0], ends[:-1]))
@@ -112,6 +117,7 @@ def _read_varints(data: NDArray[np.uint8], dtype: np.dtype[np.generic]) -> Itera
         if not len(ends) or widths.max() > _MOST_VARINT_BYTES:
             raise ValueError("its numbers are cut short or damaged")
         numbers = np.zeros(len(ends), np.uint64)
+        # The n-th byte of all numbers that have so many, seven bits each.
         for byte in range(widths.max()):
             longer = np.flatnonzero(widths > byte)
             low_bits = (data[starts[longer] + byte] & np.uint8(127)).astype(np.uint64)

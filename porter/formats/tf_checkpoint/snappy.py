@@ -15,7 +15,7 @@ _OFFSET_BYTES = {1: 1, 2: 2, 3: 4}
 
 
 def unpack(data: bytes) -> bytes:
-    """Return the content of a block.
+    """Return the content of a compressed block.
 
     Raises:
         ValueError: it is damaged.
@@ -40,12 +40,14 @@ def unpack(data: bytes) -> bytes:
         offset = int.from_bytes(data[position : position + width], "little")
         position += width
         if kind == _SHORT_COPY:
+            # The tag's three highest bits are the offset's, and the next three the length's.
             offset |= tag >> 5 << 8
             length = (length & 7) + 4
         else:
             length += 1
         if not 0 < offset <= len(content):
             raise ValueError("a compressed block copies what is before it")
+        # A copy may be longer than what lies before it: it then repeats that.
         piece = content[-offset:][:length]
         content += (piece * (length // len(piece) + 1))[:length]
     if len(content) != size or position != len(data):

@@ -22,7 +22,7 @@ _MOST_KEYS = 64 << 20
 
 
 def read_table(data: memoryview) -> Iterator[tuple[bytes, memoryview]]:
-    """Read the entries in the order of their keys; values are views of `data` where a block is not
+    """Yield the entries in the order of their keys; values are views of `data` where a block is not
     compressed.
 
     Raises:
@@ -31,6 +31,7 @@ def read_table(data: memoryview) -> Iterator[tuple[bytes, memoryview]]:
     footer = data[-_FOOTER_BYTES:]
     if len(footer) != _FOOTER_BYTES or footer[-len(TABLE_MAGIC) :] != TABLE_MAGIC:
         raise ValueError("it does not end as a table")
+    # Of the two handles (place and size of a block) the first is of metadata, and the second of the index.
     _, _, position = _read_handle(footer, 0)
     start, size, _ = _read_handle(footer, position)
     # The entries of the index are the handles of the blocks, under their last keys.
@@ -57,7 +58,7 @@ def _expect_bounds(entries: Iterable[tuple[bytes, memoryview]]) -> Iterator[tupl
 
 
 def _read_blocks(data: memoryview, handles: Iterable[tuple[bytes, memoryview]]) -> Iterator[memoryview]:
-    """Yield the blocks of a table, none of which may overlap."""
+    """Yield the contents of a table's blocks. Raise ValueError if two overlap."""
     end = 0
     for _, handle in handles:
         start, size, _ = _read_handle(handle, 0)
@@ -75,7 +76,9 @@ def _read_handle(data: memoryview, position: int) -> tuple[int, int, int]:
 
 
 def _read_block(data: memoryview, start: int, size: int) -> memoryview:
-    """Return the content of a block; the method of its compression and its checksum follow it in the file."""
+    """Return the content of a block; the method of its compression and its checksum follow it in the file.
+    Raise ValueError if the checksum or the method is wrong.
+    """
     block = data[start : start + size + _TRAILER_BYTES]
     if len(block) != size + _TRAILER_BYTES:
         raise ValueError("a block ends behind the file")
@@ -102,6 +105,7 @@ def read_entries(block: memoryview) -> Iterator[tuple[bytes, memoryview]]:
         length, position = expect_varint(block, position)
         if shared > len(key) or position + new + length > end:
             raise ValueError("an entry ends behind its block")
+        # A key states only what differs from the key before it.
         key = key[:shared] + bytes(block[position : position + new])
         yield key, block[position + new : position + new + length]
         position += new + length

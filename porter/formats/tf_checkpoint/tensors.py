@@ -83,13 +83,14 @@ class CheckpointTensor:
         for part, numbers in zip(self.slices, parts, strict=True):
             array[part.places] = numbers
             is_filled[part.places] = True
+        # There are as many numbers as the tensor has, so a hole means that others overlap.
         if not is_filled.all():
             raise ValueError("its slices overlap")
         return array
 
 
 def expect_places(extents: Extents, shape: Shape) -> tuple[slice, ...]:
-    """Return where a slice is in a tensor.
+    """Return where a slice is in a tensor. A slice of None is all of its axis.
 
     Raises:
         ValueError: it is outside.

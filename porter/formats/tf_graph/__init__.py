@@ -18,7 +18,9 @@ def _is_saved_model(content: Content) -> bool:
 
 
 def _is_frozen(content: Content) -> bool:
-    """Return whether a file begins as a GraphDef: with a NodeDef that has a name and an op."""
+    """Return whether a file begins as a GraphDef: with a NodeDef, whose first two fields are its name and its
+    op.
+    """
     number, value = content.fields[0] if content.fields else (0, 0)
     if number != 1 or not isinstance(value, bytes):
         return False

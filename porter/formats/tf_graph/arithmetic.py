@@ -44,13 +44,16 @@ def kind_of(node: GraphNode) -> str:
 
 
 def _read_binary(node: GraphNode, *values: Tensor) -> Tensor:
-    """Return the value of an operator of two values, or of the log-sum-exp that it is the last step of."""
+    """Return the value of an operator of two values. If it is the last step of a log-sum-exp or of an L2
+    norm, return the value of that whole function.
+    """
     scope = values[0].scope
     if kind_of(node) == "Add":
         for keep, pattern in _LOG_SUMS:
             if (captured := scope.walk.flow.match(node, pattern)) is not None:
                 return functions.log_sum_exp(scope.tensor(captured["x"]), captured["#axes"], keep)
     expect_layout(node)
+    # A value times one over its norm.
     unit = functions.match_l2_normalize(scope) if node.op == "Mul" else None
     return unit or merge_all(kind_of(node), values)
 
@@ -69,7 +72,9 @@ def _fused_norm(
 def _old_norm(
     node: GraphNode, x: Tensor, mean: Tensor, variance: Tensor, beta: Tensor, gamma: Tensor
 ) -> Tensor:
-    """Return the value of BatchNormWithGlobalNormalization (tensorflow/core/ops/nn_ops.cc)."""
+    """Return the value of BatchNormWithGlobalNormalization (tensorflow/core/ops/nn_ops.cc), which has to
+    scale by gamma.
+    """
     if not node.flag("scale_after_normalization"):
         raise Unsupported("without scale_after_normalization")
     epsilon = node.real("variance_epsilon", 0.0)
@@ -77,7 +82,9 @@ def _old_norm(
 
 
 def _matmul(node: GraphNode, x: Tensor, other: Tensor) -> Tensor:
-    """Return the value of MatMul and BatchMatMul of values, or with a kernel."""
+    """Return the value of MatMul and BatchMatMul: of two values, or of a value and stored numbers on either
+    side. A transposed value beside a kernel is Unsupported.
+    """
     transposes_x = node.flag("transpose_a") or node.flag("adj_x")
     transposes_other = node.flag("transpose_b") or node.flag("adj_y")
     if x.is_value == other.is_value:

@@ -54,7 +54,9 @@ def cast(node: GraphNode, value: Numbers) -> Numbers:
 def _diagonal(
     node: GraphNode, x: Tensor, offset: Tensor, rows: Tensor, columns: Tensor, fill: Tensor
 ) -> Numbers:
-    """Return a MatrixDiagV3 of one diagonal, as of tf.eye."""
+    """Return the square matrix of a MatrixDiagV3 with one stored diagonal, as of tf.eye. Raise Unsupported
+    for others.
+    """
     array = x.array
     if array is None or array.ndim != 1 or offset.number():
         raise Unsupported("of other than one stored diagonal")
@@ -128,7 +130,9 @@ class GraphConstants:
         return sizes
 
     def _decode(self, node: GraphNode) -> Array:
-        """Return the array of a Const, within the budget."""
+        """Return the array of a Const, and take its bytes from the budget. Raise FileError if it has more, or
+        does not hold what it declares.
+        """
         shape = self._shape(node)
         tf = import_tensorflow()
         proto = node.attributes["value"].tensor

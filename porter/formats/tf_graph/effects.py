@@ -77,7 +77,9 @@ def expect_repeatable(
 
 
 def _changed_variables(node: GraphNode, nodes: Mapping[str, GraphNode]) -> list[str]:
-    """Return the variables that an op may change, as `_variable_key` names them."""
+    """Return the variables that an op may change, as `_variable_key` names them; none for an op that only
+    passes them on.
+    """
     if node.op in _PASSING_OPS:
         return []
     definition = import_module("tensorflow.python.framework.op_def_registry").get(node.op)
@@ -85,6 +87,7 @@ def _changed_variables(node: GraphNode, nodes: Mapping[str, GraphNode]) -> list[
     for index, (source, _) in enumerate(node.inputs):
         origin = nodes[source]
         is_value = False
+        # Back to the variable itself, through ops that pass it on as a reference or as its value.
         while origin.op in _PASSING_OPS and origin.inputs:
             is_value |= not origin.op.startswith("Ref")
             origin = nodes[origin.source[0]]

@@ -39,8 +39,8 @@ _OBSERVERS = frozenset(
 
 
 def image_inputs(nodes: Mapping[str, GraphNode]) -> list[str]:
-    """Return the placeholders that may take images: of a number type and rank 4, or of unknown rank if there
-    are none of rank 4.
+    """Return the names of the placeholders that may take images: of a number type and rank 4, or of unknown
+    rank if there are none of rank 4. Placeholders with a default count only where there are no others.
     """
     placeholders = [
         node for node in nodes.values() if node.op == "Placeholder" and node.type("dtype") in _IMAGE_TYPES
@@ -78,7 +78,8 @@ def find_loose_ends(nodes: Mapping[str, GraphNode], image: str) -> list[str]:
 
 def _find_observers(nodes: Iterable[GraphNode]) -> set[str]:
     """Return the nodes that only look on: they are of such an op, or read observers only. `nodes` are in
-    order, and what they read of others is constants.
+    order, and what they read of others is constants. An observer, such as a summary or an assertion, computes
+    nothing that others need.
     """
     visited, observers = set[str](), set[str]()
     for node in nodes:

@@ -56,6 +56,7 @@ def inline_functions(nodes: Mapping[str, GraphNode], functions: Iterable[Any], r
     replacements: dict[NodeOutput, NodeOutput] = {}
     run_by_call: dict[str, tuple[str, ...]] = {}
     node_names = Names(nodes)
+    # Each round unfolds the calls that the one before brought in.
     for _ in range(_MOST_DEPTH):
         calls = [node for node in nodes.values() if called_function(node, library) is not None]
         if not calls:
@@ -136,7 +137,9 @@ class _CalledFunction:
         return self.names[name], sum(list(counts.values())[:lists_before]) + int(output[1])
 
     def make_node(self, proto: Any, call: str) -> GraphNode:
-        """Return a node of the function, which runs after a call's controls."""
+        """Return a node of the function under its name in the graph. It reads what the names of its inputs
+        stand for here, and runs after the call's controls.
+        """
         return GraphNode(
             self.names[proto.name],
             proto.op,
@@ -149,7 +152,12 @@ class _CalledFunction:
 def _unfold_call(
     call: GraphNode, library: Mapping[str, Any], node_names: Names, refuse: Refuse
 ) -> _UnfoldedCall:
-    """Return the nodes that replace a call; their names are added to `node_names`."""
+    """Return the nodes that replace a call, and its outputs; the nodes' names are added to `node_names`.
+    Raise FileError for another number of inputs, or an output that the function does not name.
+
+    Args:
+        library: the graph's functions by name.
+    """
     function = library[called_function(call, library) or ""]
     name = function.signature.name
     arguments = [argument.name for argument in function.signature.input_arg]

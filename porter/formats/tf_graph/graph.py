@@ -95,6 +95,7 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
         return graph_read
 
     file_graph = read_for_sizes(fill_free_size(_stated_size(graph.nodes[graph.image]), graph.size), read)
+    # The last reading is the one whose graph is returned.
     decided, walk, constants = readings[-1]
     used_names = [
         tensor.name
@@ -152,8 +153,8 @@ def _without_unchanged_constants(graph: PlainGraph) -> dict[str, GraphNode]:
 
 
 def _branch_call(walk: Walk, graph: PlainGraph, node: GraphNode) -> GraphNode | None:
-    """Return a call of the branch of a decided StatelessIf. Return None for other nodes, and for one that
-    takes a variable, which it might change.
+    """Return a call of the branch of a decided StatelessIf, with the If's inputs behind its condition. Return
+    None for other nodes, for an undecided one, and for one that takes a variable, which it might change.
     """
     takes_variable = any(source in graph.variables for source, _ in node.inputs)
     if node.op != "StatelessIf" or not node.inputs or takes_variable:
@@ -170,8 +171,11 @@ def _branch_call(walk: Walk, graph: PlainGraph, node: GraphNode) -> GraphNode | 
 def _read_nodes(
     graph: PlainGraph, shortened: _ShortenedGraph, constants: GraphConstants, size: Size
 ) -> tuple[Walk, FileGraph]:
-    """Read a graph that is in order for images of a size, in its shortened form."""
+    """Read a graph that is in order for images of a size, in its shortened form, and return its walk and
+    porter's graph.
+    """
     placeholders = [node for node in shortened.nodes.values() if node.op == "Placeholder"]
+    # Live nodes depend on an input; all others are constants.
     live = names_depending_on(shortened.nodes, [graph.image, *(node.name for node in placeholders)])
     flow = Dataflow(shortened.nodes, live, constants, kind_of, is_cast, RESHAPES, graph.budget)
     batch, channels = _image_shape(shortened.nodes, graph.image, flow)
@@ -232,6 +236,7 @@ def _shorten(nodes: Mapping[str, GraphNode], exempt: Collection[str] = ()) -> _S
     shortened: dict[str, GraphNode] = {}
     for node in nodes.values():
         inputs = tuple(replacements.get(source, source) for source in node.inputs)
+        # An IdentityN passes each of its inputs on; others give only the first one.
         is_passing = node.op in _PASSING_OPS and (len(inputs) == 1 or node.op == "IdentityN")
         if is_passing and node.name not in exempt:
             replacements |= {(node.name, index): source for index, source in enumerate(inputs)}
@@ -253,7 +258,9 @@ def _begin_at(image: str, nodes: dict[str, GraphNode]) -> dict[str, GraphNode]:
 
 
 def _take_floats(nodes: dict[str, GraphNode], image: str) -> dict[str, GraphNode]:
-    """Make a graph that takes bytes and casts them to floats take the floats, and return the nodes."""
+    """Let a graph that takes bytes, and does nothing with them but cast them to floats, take the floats
+    instead, and return the nodes; those of another graph are unchanged.
+    """
     readers = [node for node in nodes.values() if (image, 0) in node.inputs]
     are_casts = all(node.op == "Cast" for node in readers)
     types = {node.type("DstT") for node in readers if node.op == "Cast"}
@@ -276,7 +283,9 @@ def _stated_size(image: GraphNode) -> Size:
 def _image_shape(
     nodes: Mapping[str, GraphNode], image: str, flow: Dataflow[GraphNode]
 ) -> tuple[int | None, int]:
-    """Return batch and channels. If the image does not state its channels, the first kernel does."""
+    """Return the batch, None where it is open, and the channels of the image. If the image does not state its
+    channels, the first kernel does, and otherwise they are 3.
+    """
     sizes = input_sizes(nodes[image])
     batch, *_, channels = sizes if len(sizes) == 4 else (None, None)
     for node in nodes.values():
@@ -289,7 +298,7 @@ def _image_shape(
 def _make_definition(
     nodes: Mapping[str, GraphNode], tensors: NamedArrays, exact: Mapping[str, float], at_every_size: bool
 ) -> bytes:
-    """Return a GraphDef of these nodes.
+    """Return a serialised GraphDef of these nodes, without their controls and devices.
 
     Args:
         nodes: in order.

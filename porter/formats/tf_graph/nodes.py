@@ -89,7 +89,7 @@ def is_output_index(text: str) -> bool:
 def in_order_of_inputs(
     nodes: Mapping[str, GraphNode], ends: Collection[str], refuse: Refuse
 ) -> dict[str, GraphNode]:
-    """Return the nodes that `ends` depend on, each after its inputs.
+    """Return the nodes that `ends` (names of nodes) depend on, each after its inputs.
 
     Raises:
         FileError: a node reads one that does not exist, or, as in a while loop, itself.

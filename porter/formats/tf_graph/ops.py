@@ -62,14 +62,15 @@ def _state_sizes(node: GraphNode, *values: Tensor) -> list[Numbers | None]:
 
 
 def _cast(node: GraphNode, x: Tensor) -> Tensor | Numbers:
-    """Return the value of a Cast. Casts between real numbers change nothing in exact arithmetic, and neither
-    does one of truths to numbers. One to whole numbers and back cuts.
+    """Return the value of a Cast. A constant is cast; a cast between real numbers changes nothing in exact
+    arithmetic, and neither does one of truths to numbers; one to whole numbers and back cuts.
     """
     if x.array is not None:
         return cast(node, x.array)
     source_type, target_type = node.type("SrcT"), node.type("DstT")
     before = x.walk.flow.nodes[node.source[0]]
     is_number = source_type in FLOATS or (source_type == TRUTH and functions.is_truth(x))
+    # The Cast before this one has cut the numbers, and they only become real again.
     if is_cast(node) and (is_number or before.op == "Cast"):
         return x
     if target_type in INTEGERS and is_number:
@@ -86,7 +87,7 @@ def _reduce(node: GraphNode, x: Tensor, axes: Tensor) -> Tensor:
 
 
 def _slice(node: GraphNode, x: Tensor, *bounds: Tensor) -> Tensor:
-    """Return the value of StridedSlice, or of Slice by begins and sizes."""
+    """Return the value of Slice, by begins and sizes, or of StridedSlice, by begins, ends and steps."""
     numbers = [each.dims() for each in bounds]
     if len(numbers) != (2 if node.op == "Slice" else 3):
         raise Unsupported(f"by {len(numbers)} bounds")
@@ -96,7 +97,9 @@ def _slice(node: GraphNode, x: Tensor, *bounds: Tensor) -> Tensor:
 
 
 def _gather(node: GraphNode, x: Tensor, index: Tensor, axis: Tensor | None = None) -> Tensor:
-    """Return the value of GatherV2: cells of an axis; the axis goes where the index is a single one."""
+    """Return the value of GatherV2: the cells of an axis at stored indices. The axis goes where the index is
+    a single one; indices of several axes, which only a constant may have, take its place.
+    """
     cells = index.integers()
     stated_axis = 0 if axis is None else int(axis.number())
     shape = x.walk.constant_shape(index.source)

@@ -28,7 +28,9 @@ def output_counts(op: str, attributes: Mapping[str, Any], library: Mapping[str, 
 
 
 def _count_values(output: Any, attributes: Mapping[str, Any]) -> int:
-    """Return how many values one output of an op is."""
+    """Return how many values one output of an op (an ArgDef) has: one, or the length of a list, which an
+    attribute states as a number or as a list of types. Return 0 if the attribute is missing.
+    """
     name = output.number_attr or output.type_list_attr
     if not name:
         return 1

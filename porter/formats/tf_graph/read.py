@@ -51,10 +51,14 @@ def read_frozen_graph(path: Path, outputs: Sequence[str] = (), size: Size | None
 
 
 def read_definition(stored: Checkpoint, graph: Any, outputs: Sequence[str], size: Size | None) -> Checkpoint:
-    """Read a GraphDef, as `read_frozen_graph` does.
+    """Return the checkpoint of a GraphDef: its tensors and its graph. Without an image it has the constants
+    and a note that says why there is no graph.
 
     Args:
         stored: the file, with the values of nodes whose constants are not in the graph.
+        graph: the GraphDef.
+        outputs: names of values at which the graph ends; its own ends if there are none.
+        size: rows and columns of the image, where the graph leaves them open.
     """
     path = stored.path
     refuse = _refuse_with(stored.path)
@@ -74,6 +78,7 @@ def read_definition(stored: Checkpoint, graph: Any, outputs: Sequence[str], size
     if not ends:
         raise refuse("no output of the graph depends on the image")
     end_nodes = [name for name, _ in ends]
+    # Only those that the outputs need.
     unfrozen = [
         node.name for node in in_order_of_inputs(plain, end_nodes, refuse).values() if node.op in VARIABLE_OPS
     ]
@@ -111,6 +116,7 @@ def read_saved_model(path: Path, outputs: Sequence[str] = (), size: Size | None 
     meta = _serving_graph(parse_message(file, message, most_parts=_MOST_PARTS), path)
     signature = _choose_signature(meta)
     outer_nodes = parse_nodes(meta.graph_def.node, refuse)
+    # What the signature gives, or every node where there is none.
     served = [source for source, _ in signature.outputs] or list(outer_nodes)
     outer_nodes = in_order_of_inputs(
         outer_nodes, [*served, *sorted(nodes_run_for(outer_nodes, served))], refuse
@@ -167,6 +173,7 @@ def _choose_image(
     """Return the only node that takes images, or the first of several that meet in one network, and no notes;
     otherwise None and a note with the reason.
     """
+    # They meet in one network where some node depends on all of them.
     if candidates and set.intersection(*(names_depending_on(nodes, [name]) for name in candidates)):
         return candidates[0], ()
     first_names = ", ".join(f"'{name}'" for name in candidates[:3])
@@ -180,8 +187,8 @@ def _needed_inputs(
     replacements: Mapping[NodeOutput, NodeOutput],
     candidates: Sequence[str],
 ) -> Sequence[str]:
-    """Return the inputs that the named outputs are computed from; all of them where none are named, or none
-    of these.
+    """Return those of the `candidates` for the image that the named outputs are computed from; all of them
+    where no outputs are named, or these need none.
     """
     ends = [replacements.get(end, end)[0] for end in map(parse_reference, outputs)]
     needed = upstream(
@@ -199,7 +206,11 @@ def _choose_ends(
     image: str,
 ) -> list[NodeOutput]:
     """Return the values at which a graph ends: the named ones, otherwise those of a signature, otherwise
-    those that nothing reads.
+    those that nothing reads; of these only the ones that depend on the image.
+
+    Args:
+        outer_nodes: the graph's nodes before its calls were inlined.
+        replacements: the values that replaced the calls' outputs.
     """
     if outputs:
         return _find_values(outputs, nodes, replacements, image)
@@ -222,7 +233,9 @@ def _find_ends(
     for source, end in replacements.items():
         by_call.setdefault(source[0], []).append(end)
     ends = [
-        by_call.get(name) or outputs_of(outer_nodes[name]) for name in find_loose_ends(outer_nodes, image)
+        # A call stands for all that replaced its outputs.
+        by_call.get(name) or outputs_of(outer_nodes[name])
+        for name in find_loose_ends(outer_nodes, image)
     ]
     return within_network(nodes, image, chain.from_iterable(ends))
 
@@ -233,7 +246,9 @@ def _find_values(
     replacements: Mapping[NodeOutput, NodeOutput],
     image: str,
 ) -> list[NodeOutput]:
-    """Return the values of these names: `conv`, `split:1`."""
+    """Return the values of these names, such as `conv` and `split:1`, as far as they depend on the image.
+    Raise UsageError for a name that the graph lacks.
+    """
     values = {**{(name, 0): (name, 0) for name in nodes}, **replacements}
     references = [parse_reference(name) for name in names]
     expect_values([name for name, _ in references], (name for name, _ in values))
@@ -252,7 +267,9 @@ def _read_constants(nodes: Mapping[str, GraphNode], budget: int, refuse: Refuse)
 
 
 def _serving_graph(model: Any, path: Path) -> Any:
-    """Return the graph for serving; a SavedModel may hold one for training too."""
+    """Return the MetaGraphDef for serving; a SavedModel may hold one for training too. Raise FileError where
+    it is not clear which is meant.
+    """
     graphs = list(model.meta_graphs)
     chosen = [graph for graph in graphs if "serve" in graph.meta_info_def.tags] or graphs
     if len(chosen) != 1:
@@ -272,7 +289,9 @@ class _Signature(NamedTuple):
 
 
 def _choose_signature(meta: Any) -> _Signature:
-    """Return the signature `serving_default`, otherwise the first by name that has inputs and outputs."""
+    """Return the signature `serving_default`, otherwise the first by name that has inputs and outputs. Where
+    there is none, return one without a name and values.
+    """
     usable = sorted(
         name for name, signature in meta.signature_def.items() if signature.inputs and signature.outputs
     )

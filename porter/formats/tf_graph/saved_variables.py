@@ -38,7 +38,7 @@ class Variables:
     files: tuple[Path, ...]
 
     def rename_nodes(self, nodes: Mapping[str, GraphNode]) -> dict[str, GraphNode]:
-        """Return the graph with its variables under the names of their tensors."""
+        """Return the graph with its variables, and what reads them, under the names of their tensors."""
         return {
             self.names.get(name, name): replace(
                 node,
@@ -74,13 +74,19 @@ def read_variables(meta: Any, nodes: Mapping[str, GraphNode], stored: Path) -> V
 def _find_keys(
     handles: Iterable[GraphNode], owners: Mapping[str, ObjectTensor], bundle: Bundle, stored: Path
 ) -> dict[str, str]:
-    """Return the keys of variables in the checkpoint, by the names of their handles."""
+    """Return the keys of variables in the checkpoint, by the names of their handles. Raise FileError for one
+    that is not there.
+
+    Args:
+        owners: the key and the name of variables, by the names of handles that are arguments of functions.
+    """
     counts = Counter(owner.full_name for owner in bundle.owners)
     by_name = {owner.full_name: owner.key for owner in bundle.owners if counts[owner.full_name] == 1}
     by_handle: dict[str, str] = {}
     for node in handles:
         shared = node.text("shared_name", "") or node.name
         owned_key = owners[node.name].key if node.name in owners else None
+        # The surest first: TF 2's object graph, TF 1's names, a name that only one variable was made with.
         keys = (owned_key, shared, node.name, by_name.get(shared))
         key = next((key for key in keys if key in bundle.tensors), None)
         if key is None:
@@ -115,6 +121,7 @@ def _bound_owners(meta: Any, bundle: Bundle) -> dict[str, ObjectTensor]:
         function = objects.concrete_functions.get(node.attr["f"].func.name) if "f" in node.attr else None
         inputs = [name for name in node.input if not name.startswith("^")]
         bound = list(function.bound_inputs) if function is not None else []
+        # Bound inputs are the last ones of a call.
         for name, number in zip(inputs[len(inputs) - len(bound) :], bound, strict=False):
             if number in saved_by_object and objects.nodes[number].HasField("variable"):
                 variables = saved[saved_by_object[number]].variables
@@ -124,8 +131,8 @@ def _bound_owners(meta: Any, bundle: Bundle) -> dict[str, ObjectTensor]:
 
 
 def _match_objects(objects: Any, saved: Sequence[SavedObject]) -> dict[int, int]:
-    """Return the place in `saved` of each object in `objects`, if it has one there: the roots match, and
-    children with the same name.
+    """Return, for each object of the graph's `objects` by its place, its place in the checkpoint's `saved`,
+    if it has one there: the roots match, and children of matching objects with the same name.
     """
     partners = {0: 0}
     waiting = [0]

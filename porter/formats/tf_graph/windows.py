@@ -31,6 +31,7 @@ def _conv(node: GraphNode, x: Tensor, weights: Tensor) -> Tensor:
     stride = _pair(node, "strides")
     dilation = _pair(node, "dilations")
     rows, columns, kernel_channels, last = kernel.shape
+    # A value that does not know its channels has those of the kernel.
     channels = x.value.channels or kernel_channels
     is_depthwise = node.op == "DepthwiseConv2dNative"
     if channels % kernel_channels or (is_depthwise and channels != kernel_channels):
@@ -45,7 +46,7 @@ def _conv(node: GraphNode, x: Tensor, weights: Tensor) -> Tensor:
 
 def _transposed_conv(node: GraphNode, target: Tensor, weights: Tensor, x: Tensor) -> Tensor:
     """Return the value of Conv2DBackpropInput, the gradient of a convolution: `x` is spread by a kernel
-    rows×columns×filters×channels, and cut to the `target` sizes, of all four axes or of rows and columns.
+    rows×columns×filters×channels, and cut to `target`, the sizes of all four axes or of rows and columns.
     """
     expect_layout(node)
     kernel = _expect_kernel(weights)
@@ -95,6 +96,7 @@ def _resize(node: GraphNode, x: Tensor, sizes: Tensor) -> Tensor:
     if node.op != "ResizeBicubic":
         op = tensorflow.resize_rule(node.op == "ResizeBilinear", half_pixels, aligns_corners)
         return tensorflow.resize_to(x, sizes, op)
+    # 0, which is no power of two, where the ratio is not known.
     factors = [ratio(new, old) or 0 for new, old in zip(sizes.dims(), x.sizes[1:3], strict=True)]
     if not has_cubic_shares(factors) or aligns_corners:
         raise Unsupported("by other factors than powers of two, whose shares TensorFlow takes from a table")
@@ -131,8 +133,11 @@ def _pair(node: GraphNode, name: str) -> tuple[int, int]:
 
 
 def _read_convention(node: GraphNode, fill: float = 0.0) -> Convention:
-    """Return the convention of a node's pads, and raise Unsupported for pads of the batch or of channels, and
-    for negative ones.
+    """Return the convention of a node's pads: SAME, VALID or explicit ones. Raise Unsupported for pads of the
+    batch or of channels, and for negative ones.
+
+    Args:
+        fill: what a pad holds.
     """
     rule = node.text("padding", "VALID")
     if rule != "EXPLICIT":
@@ -140,6 +145,7 @@ def _read_convention(node: GraphNode, fill: float = 0.0) -> Convention:
     numbers = node.integers("explicit_paddings")
     if len(numbers) != 8 or any(numbers[:2]) or any(numbers[6:]) or min(numbers) < 0:
         raise Unsupported(f"with explicit_paddings {[*numbers]}")
+    # Before and behind each axis: batch, rows, columns, channels.
     return Convention("explicit", (numbers[2], numbers[3], numbers[4], numbers[5]), fill)
 
 

@@ -33,7 +33,13 @@ def unfuse(graph: Any) -> None:
 
 
 def _unfused_nodes(node: Any, node_class: Any) -> Iterator[Any]:
-    """Yield the nodes that a fused one stands for; `node_class` makes a node."""
+    """Yield the nodes that a fused one stands for: its first op, and each of its steps; any other node is
+    yielded as it is. Raise ValueError for what TensorFlow.js does not run.
+
+    Args:
+        node: a NodeDef.
+        node_class: NodeDef itself, which makes a node.
+    """
     if node.op == "Prelu":
         yield from _prelu_nodes(node, node.input[0], node.input[1], node_class)
         return
@@ -55,6 +61,7 @@ def _unfused_nodes(node: Any, node_class: Any) -> Iterator[Any]:
     yield first
     before = first.name
     for count, step in enumerate(steps, 1):
+        # The last step gives what the fused node gave.
         name = node.name if count == len(steps) else f"{node.name}/{step}"
         inputs = [before, *([further.pop(0)] if step in ("BiasAdd", "Prelu") else [])]
         yield from _unfused_step(node, step, node_class(name=name, input=inputs, attr={"T": node.attr["T"]}))
@@ -62,7 +69,13 @@ def _unfused_nodes(node: Any, node_class: Any) -> Iterator[Any]:
 
 
 def _unfused_step(node: Any, step: str, part: Any) -> Iterator[Any]:
-    """Yield what replaces a step that a node fuses; `part` has its name and its inputs."""
+    """Yield what replaces a step that a node fuses.
+
+    Args:
+        node: the fused one, which states the step's attributes.
+        step: the name of an op, such as `BiasAdd` or an activation.
+        part: a NodeDef with the step's name and inputs, which gets its op here.
+    """
     if step == "Prelu":
         value, alpha = part.input
         yield from _prelu_nodes(part, value, alpha, type(part))

@@ -29,6 +29,7 @@ def to_json(text: str) -> str:
     position = text.index("{", module.start()) if module else len(text)
     depth = 0
     parts = list[str]()
+    # Until the object's brace is closed.
     while depth or not parts:
         token = _TOKEN.match(text, position)
         if token is None:

@@ -27,7 +27,7 @@ _MOST_AXES = 16
 
 
 def find_shards(groups: Sequence[Any], folder: Path) -> list[list[Path]]:
-    """Find the files of each group, which are in the folder of the model.
+    """Return the files of each group, which are in the folder of the model.
 
     Raises:
         ValueError: they are elsewhere, or not there.
@@ -67,6 +67,7 @@ def read_weights(groups: Sequence[Any], files: Sequence[Sequence[Path]]) -> Name
                 raise ValueError(f"the weight '{name}' stands twice")
             array = _view_tensor(weight, data, start)
             start += array.nbytes
+            # A quantised number becomes one of four bytes.
             budget -= 4 * array.size if quantisation else 0
             if budget < 0:
                 raise ValueError("its weights unpack to more than its shards can hold")
@@ -75,7 +76,9 @@ def read_weights(groups: Sequence[Any], files: Sequence[Sequence[Path]]) -> Name
 
 
 def _view_tensor(weight: dict[str, Any], data: bytes, start: int) -> Array:
-    """Return a tensor that begins at a place of its group's bytes, in the type that it is stored in."""
+    """Return a tensor that begins at a place of its group's bytes, in the type that it is stored in. Raise
+    ValueError for a type that porter does not read, and where the bytes end before the tensor.
+    """
     shape = tuple(int(size) for size in weight["shape"])
     dtype = _NUMPY_TYPES.get((weight.get("quantization") or {}).get("dtype") or weight["dtype"])
     if dtype is None or len(shape) > _MOST_AXES or min(shape, default=0) < 0:

@@ -44,6 +44,7 @@ def read_tfjs(path: Path, outputs: Sequence[str] = (), size: Size | None = None)
         tensors = read_weights(manifest, groups)
         topology = dict(model.get("modelTopology") or {})
         signature = model.get("signature") or (model.get("userDefinedMetadata") or {}).get("signature") or {}
+        # The names of the nodes that the signature gives, or its own keys where it has no names.
         ends = [str(end.get("name") or key) for key, end in (signature.get("outputs") or {}).items()]
     files = (path, *dict.fromkeys(file for group in groups for file in group))
     if isinstance(topology.get("node"), list):
@@ -58,7 +59,15 @@ def _read_layers_model(
     outputs: Sequence[str],
     files: tuple[Path, ...],
 ) -> Checkpoint:
-    """Return the checkpoint of a layers model, whose config TensorFlow.js writes as Keras 2 did."""
+    """Return the checkpoint of a layers model, whose config TensorFlow.js writes as Keras 2 did; a file
+    without a topology gives its weights only.
+
+    Args:
+        topology: the model's description, which holds the config or is it.
+        tensors: the weights by name.
+        outputs: names of layers at which the graph ends.
+        files: the model.json and its shards.
+    """
     checkpoint = Checkpoint(path, "tfjs-layers", "tf", dict(tensors), files=files)
     if not topology:
         return checkpoint
@@ -68,6 +77,7 @@ def _read_layers_model(
     with refusing_damage(path, _FETCH_AGAIN, further=ERRORS_OF_JSON):
         text = config if isinstance(config, str) else json.dumps(config)
     version = str(topology.get("keras_version") or "")
+    # Models that were made in JavaScript state "tfjs-layers" and a version of that.
     metadata = {"keras_version": version if version[:1].isdigit() else "2.0"}
     return with_graph(checkpoint, read_graph(text, tensors, str(path), metadata, outputs))
 
@@ -80,7 +90,9 @@ def _read_graph_model(
     size: Size | None,
     files: tuple[Path, ...],
 ) -> Checkpoint:
-    """Return the checkpoint of a graph model, whose topology is a GraphDef in JSON."""
+    """Return the checkpoint of a graph model, whose topology is a GraphDef in JSON. Tensors of whole numbers
+    become constants of the graph; those of real ones are the checkpoint's.
+    """
     from porter.formats.tensorflow import import_tensorflow
     from porter.formats.tf_graph.read import read_definition
     from porter.formats.tfjs.fused import unfuse

@@ -26,7 +26,7 @@ class Table:
 
     @property
     def unread_fields(self) -> list[int]:
-        """The fields that it has and that were not asked for."""
+        """Return the numbers of the fields that it has and that were not asked for."""
         vtable = self.position - _unpack(self.data, "i", self.position)
         size = _unpack(self.data, "H", vtable)
         asked = {*self._asked}
@@ -73,7 +73,9 @@ class Table:
         return self.data[start : start + count].decode()
 
     def vector(self, field: int, width: int) -> tuple[int, int]:
-        """Return where a vector's items begin, and how many there are; (0, 0) where it is left out."""
+        """Return where a vector's items, each of so many bytes, begin, and how many there are; (0, 0) where
+        it is left out.
+        """
         position = self._locate(field)
         if position is None:
             return 0, 0
@@ -84,7 +86,9 @@ class Table:
         return start + 4, count
 
     def _locate(self, number: int) -> int | None:
-        """Return where a field stands; None where it is left out."""
+        """Return where a field stands in the buffer; None where it is left out. A table begins with the
+        distance to its vtable, which has the offset of each field behind two sizes.
+        """
         self._asked.add(number)
         vtable = self.position - _unpack(self.data, "i", self.position)
         size = _unpack(self.data, "H", vtable)

@@ -312,6 +312,8 @@ def read_model(data: bytes) -> TfliteModel:
     inputs = graph.numbers(_GRAPH_INPUTS, "i4").tolist()
     image = _find_image(inputs, tensors)
     further = _name_further_inputs(names, inputs, image)
+    # By its index in the file, the value that each tensor is: stored, the image, a further input; then what
+    # operators give.
     values: dict[int, NodeOutput] = {index: (name, 0) for index, name in enumerate(names) if name in stored}
     values |= {} if image is None else {image: (IMAGE, 0)}
     values |= {index: (name, 0) for index, name in further.items()}
@@ -348,7 +350,12 @@ def _read_stored(
     buffers: Sequence[Table],
     readers: Mapping[int, Collection[str]],
 ) -> dict[str, Array]:
-    """Return the tensors that have numbers in the file, by name."""
+    """Return the tensors that have numbers in the file, by name. Tensors without numbers are values of
+    operators or inputs, and are left out.
+
+    Args:
+        readers: the operators that read each tensor, by its index.
+    """
     arrays = dict[str, Array]()
     budget = most_bytes(len(data))
     for index, (name, tensor) in enumerate(zip(names, tensors, strict=True)):
@@ -356,6 +363,7 @@ def _read_stored(
         if content is None:
             continue
         arrays[name] = array = _read_array(name, tensor, content, budget, readers.get(index, ()))
+        # A view of the file takes no further memory.
         is_view = array.base is not None
         budget -= 0 if is_view else array.nbytes
         if budget < 0:
@@ -411,7 +419,10 @@ class _OperatorReader:
             self.read(operator, codes[operator.scalar(_OPERATOR_CODE, "I")])
 
     def read(self, operator: Table, op: str) -> None:
-        """Read an operator, whose inputs have been read before."""
+        """Read an operator, whose inputs have been read before. One that only unpacks a stored tensor stands
+        for that tensor; one with an activation inside becomes two. Raise Unread for one that computes in
+        whole numbers.
+        """
         outputs = operator.numbers(_OPERATOR_OUTPUTS, "i4").tolist()
         sources = [index for index in operator.numbers(_OPERATOR_INPUTS, "i4").tolist() if index >= 0]
         inputs = tuple(self._source(index, op) for index in sources)
@@ -435,7 +446,7 @@ class _OperatorReader:
 
     def _source(self, index: int, op: str) -> NodeOutput:
         """Return a value that an operator reads, or a tensor that is stored without numbers, as the shape of
-        a scalar is.
+        a scalar is. Raise ValueError if nothing before the operator gives it.
         """
         name, tensor = self.names[index], self.tensors[index]
         if index not in self.values and 0 in tensor.numbers(_TENSOR_SHAPE, "i4"):
@@ -505,6 +516,7 @@ def _read_array(
     cells = array.shape[axis] if axis < array.ndim else 1
     if scale.size not in (1, cells) or zero.size not in (0, 1, scale.size):
         raise ValueError(f"the tensor '{name}' has {scale.size} scales along an axis of other cells")
+    # Operators that take real values with a quantised kernel read its bytes as signed, and no zero points.
     if not _HYBRID.keys().isdisjoint(readers):
         _expect_hybrid(name, tensor, scale.size, zero, readers)
         array = array.view("i1")
@@ -520,8 +532,12 @@ def _read_array(
 
 
 def _stored_numbers(name: str, tensor: Table, content: Array, dtype: np.dtype[Any], byte_limit: int) -> Array:
-    """Return a tensor's numbers in the type that the file has them in; `byte_limit` is as in
-    `_read_array`.
+    """Return a tensor's numbers in the type that the file has them in; sparse ones are filled up with zeros.
+    Raise ValueError if they are not as many as the shape says.
+
+    Args:
+        dtype: of a number in the file.
+        byte_limit: the bytes that a sparse tensor may become.
     """
     shape = tuple(int(size) for size in tensor.numbers(_TENSOR_SHAPE, "i4"))
     sparsity = tensor.table(_TENSOR_SPARSITY)
@@ -543,6 +559,10 @@ def _stored_numbers(name: str, tensor: Table, content: Array, dtype: np.dtype[An
 def _expect_hybrid(name: str, tensor: Table, scales: int, zero: Array, readers: Collection[str]) -> None:
     """Raise Unread for a quantised kernel that TensorFlow Lite's operators of real numbers do not take as
     stored, and for one that its readers take for different numbers.
+
+    Args:
+        scales: how many the kernel has.
+        readers: the operators that read it.
     """
     kind = _type(tensor)
     channels = int(tensor.numbers(_TENSOR_SHAPE, "i4")[-1])
@@ -561,8 +581,8 @@ def _expect_hybrid(name: str, tensor: Table, scales: int, zero: Array, readers: 
 
 
 def _quantisation(tensor: Table) -> tuple[Array, Array, int] | None:
-    """Return the scales and zeros of a quantised tensor, and the axis that they are along; None for another
-    tensor.
+    """Return the scales and zero points of a quantised tensor, and the axis that they are along; None for a
+    tensor that is not quantised.
     """
     table = tensor.table(_TENSOR_QUANTISATION) if _type(tensor) in _QUANTISED else None
     if table is None:
@@ -594,6 +614,7 @@ def _layer_name(names: Sequence[str], sources: Sequence[int], outputs: Sequence[
         kernel = names[sources[1]]
         *parts, last = (part for part in ("", *kernel.split(";")) if not part or "/" in part)
         words = (last or next(iter(parts), "")).split("/")
+        # What stands behind the layer's name is a part of it, such as `Conv2D` or `kernel`.
         while len(words) > 1 and not _PARTS_OF_A_LAYER.isdisjoint(
             (words[-1], words[-1].rstrip("0123456789"))
         ):

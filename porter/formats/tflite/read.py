@@ -90,7 +90,9 @@ def read_tflite(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
 def _make_checkpoint(
     path: Path, data: bytes, model: TfliteModel, outputs: Sequence[str], size: Size | None
 ) -> Checkpoint:
-    """Return the checkpoint of a model: its tensors, and its graph where porter reads one."""
+    """Return the checkpoint of a model: its tensors, and its graph where porter reads one. Where it does not,
+    a note says why.
+    """
     tensors = {name: array for name, array in model.stored.items() if is_floating(array)}
     notes = (_ROUNDED_NOTE,) if model.rounded else ()
     problem = model.problem or (None if all(_further_inputs(model).values()) else EXPECTED)
@@ -105,9 +107,16 @@ def _make_checkpoint(
 
 
 def _read_graph(model: TfliteModel, budget: int, outputs: Sequence[str], size: Size) -> FileGraph:
-    """Read the graph of a model for images of a size."""
+    """Return the graph of a model for images of a size.
+
+    Args:
+        budget: the most bytes of tensors that may be computed.
+        outputs: names of tensors at which the graph ends; the model's own ends if there are none.
+    """
+    # Nodes that nothing computes stand for the inputs and the stored tensors.
     sources = {name: Operator(name, "given", (), (), None) for name in (IMAGE, *model.further, *model.stored)}
     nodes = {**sources, **{operator.name: operator for operator in model.operators}}
+    # A tap is the file's name of a value, under which an engine gives it.
     taps = _names_of_values(model)
     inner = {(operator.name, 0): operator.inner for operator in model.operators if operator.inner}
     expect_values(outputs, taps.values())
@@ -135,8 +144,8 @@ def _names_of_values(model: TfliteModel) -> dict[NodeOutput, str]:
 
 
 def _find_channels(model: TfliteModel, flow: Dataflow[Operator]) -> int:
-    """Return the image's channels; where the file leaves them open, those that the first convolution
-    takes.
+    """Return the image's channels; where the file leaves them open, those that the first convolution takes.
+    Return 3 where there is no such kernel.
     """
     if model.sizes[3]:
         return model.sizes[3]
@@ -157,8 +166,8 @@ def _further_inputs(model: TfliteModel) -> dict[str, GraphInput | None]:
 
 
 def _fully_connected(node: Operator, x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return a dense layer over the last axis; without `keep_num_dims` every row of so many numbers becomes
-    one of features.
+    """Return a dense layer over the last axis; without `keep_num_dims` every row of as many numbers as the
+    kernel takes becomes one of features.
     """
     stored = windows.expect_stored(kernel, 2)
     is_shuffled, keep_num_dims = node.scalar(1, "b"), node.scalar(2, "B")
@@ -170,7 +179,7 @@ def _fully_connected(node: Operator, x: Tensor, kernel: Tensor, bias: Tensor | N
 
 
 def _matmul(node: Operator, x: Tensor, other: Tensor) -> Tensor:
-    """Return a matrix product of values, or with a stored matrix."""
+    """Return a matrix product of two values, or of a value and a stored matrix."""
     adj_x, adj_y = bool(node.scalar(0, "B")), bool(node.scalar(1, "B"))
     if x.is_value and other.is_value:
         return matmul(x, other, [adj_x, adj_y])
@@ -181,7 +190,7 @@ def _matmul(node: Operator, x: Tensor, other: Tensor) -> Tensor:
 
 def _read_binary(node: Operator, *values: Tensor) -> Tensor:
     """Return the value of an operator of two values; onnx2tf repeats a value by a MUL with ones of other
-    sizes.
+    sizes. A MUL that is the last step of an L2 norm gives that norm.
     """
     scope = values[0].scope
     if node.op == "MUL":
@@ -202,7 +211,7 @@ _REDUCTIONS: Mapping[str, Reduction] = {
 
 
 def _reduce(node: Operator, x: Tensor, axes: Tensor) -> Tensor:
-    """Return a reduction over axes."""
+    """Return a reduction of `x` over the stated axes; one over none is Unsupported."""
     numbers = axes.integers()
     keeps_axes = bool(node.scalar(0, "B"))
     if not numbers:
@@ -213,8 +222,11 @@ def _reduce(node: Operator, x: Tensor, axes: Tensor) -> Tensor:
 
 
 def _slice(node: Operator, x: Tensor, *bounds: Tensor) -> Tensor:
-    """Return a part of a value, by starts and sizes or by starts, ends and steps."""
+    """Return a part of a value: that of SLICE by starts and sizes, that of STRIDED_SLICE by starts, ends and
+    steps.
+    """
     batch = _batch_before_zeros(x.walk, node) if node.op == "SLICE" else None
+    # The slice takes the zeros off again that stand behind the batch.
     if batch is not None:
         return x.scope.tensor(batch)
     ends_are_offsets = node.scalar(5, "B")
@@ -241,7 +253,9 @@ def _batch_before_zeros(walk: Walk, node: Operator) -> NodeOutput | None:
 
 
 def _gather(node: Operator, x: Tensor, index: Tensor) -> Tensor:
-    """Return the cells of an axis at stored indices."""
+    """Return the cells of an axis of `x` at stored indices; a single index without an axis of its own drops
+    the axis.
+    """
     cells = index.integers()
     shape = x.walk.constant_shape(index.source)
     axis, batch_axes = node.scalar(0, "i"), node.scalar(1, "i")
@@ -250,6 +264,7 @@ def _gather(node: Operator, x: Tensor, index: Tensor) -> Tensor:
     if len(cells) > 1:
         return x.gather(position_of(axis, x.rank), cells)
     cell = cells[0]
+    # `or None`, because a slice from -1 on has no end.
     return x.cut({axis: slice(cell, cell + 1 or None) if shape else cell})
 
 
@@ -260,7 +275,9 @@ def _response_norm(node: Operator, x: Tensor) -> Tensor:
 
 
 def _fill(node: Operator, sizes: Tensor, number: Tensor) -> Zeros | Numbers:
-    """Return one number of known sizes, or zeros of sizes of which some are open."""
+    """Return an array of one number of known sizes, or, where some are open, `Zeros` of these sizes; another
+    number is Unsupported then.
+    """
     dims = sizes.dims()
     if not any(isinstance(size, Open) for size in dims):
         return full(dims, number.item())
@@ -284,7 +301,9 @@ def _cumsum(node: Operator, x: Tensor, axis: Tensor) -> Tensor:
 
 
 def _cast(node: Operator, x: Tensor) -> Tensor | Numbers:
-    """Return the value of a CAST: of a constant, or to real numbers."""
+    """Return the value of a CAST: of a constant, or of real numbers or bytes to real numbers, which changes
+    nothing.
+    """
     if x.array is not None:
         return as_real(x.array) if is_cast(node) else as_whole(x.array)
     is_of_reals = node.scalar(0, "b") in (0, 3)  # FLOAT32, and UINT8, as an image may be

@@ -30,6 +30,7 @@ _SAME = 0
 def program(definition: bytes) -> KernelProgram:
     """Return the program of a model's operators, for porter's own engine."""
     model = read_model(definition)
+    # The file's name for each value; the one before an inner activation has a name of porter's.
     names = {
         (operator.name, index): name
         for operator in model.operators
@@ -65,7 +66,9 @@ def program(definition: bytes) -> KernelProgram:
 
 
 def _with_operator(row: Callable[..., Any]) -> Row:
-    """Return a row that is given its operator and all its inputs."""
+    """Return a row, the function of an operator's attributes and inputs, that calls `row` with the operator
+    and all its inputs, those of whole numbers among them.
+    """
 
     def run(attributes: Mapping[str, Any], *inputs: Any) -> Any:
         operator: Operator = attributes["operator"]
@@ -79,8 +82,11 @@ def _as_ints(numbers: Any) -> list[int]:
 
 
 def _read_grid(operator: Operator, x: Numbers, sides: tuple[int, ...], dilations: int | None = None) -> Grid:
-    """Return the strides, dilations and pads of a window; `dilations` is the field with the first of these,
-    None if there is none.
+    """Return the strides, dilations and pads of a window over a map N×H×W×C.
+
+    Args:
+        sides: rows and columns of the window.
+        dilations: the first of the two fields that state these, None if there is none.
     """
     stride = (operator.scalar(_STRIDE_HEIGHT, "i"), operator.scalar(_STRIDE_WIDTH, "i"))
     dilation = (1, 1)
@@ -122,6 +128,7 @@ def _transposed_conv(
         for size, side, step in zip(target, sides, stride, strict=True)
     ]
     whole = channels_last(windows.conv_transpose)(x, reorder_axes(kernel, "IHWO", "OIHW"), None, Grid(stride))
+    # A pad below zero cuts, and one above zero adds zeros up to the target.
     pads = [
         (-before, size - (whole.shape[1 + axis] - before))
         for axis, (before, size) in enumerate(zip(cells_before, target, strict=True))
@@ -184,7 +191,7 @@ def _resize(operator: Operator, x: Numbers, sizes: Any) -> Any:
 
 
 def _strided_slice(operator: Operator, x: Numbers, *bounds: Any) -> Any:
-    """Return a part of a value, by starts, ends and steps."""
+    """Compute STRIDED_SLICE: a part of `x` by starts, ends and steps, for each item of the index."""
     # Masks with a bit for each item of the index.
     begin, end, ellipsis, new_axis, shrink_axis = (operator.scalar(field, "i") for field in range(5))
     index: list[Any] = []
@@ -232,7 +239,9 @@ def _space_to_depth(operator: Operator, x: Numbers) -> Any:
 
 
 def _space_to_batch(operator: Operator, x: Numbers, block: Any, pads: Any) -> Any:
-    """Return cells that are a block apart as images, block rows first."""
+    """Compute SPACE_TO_BATCH_ND: pad a map, and give the cells that are a block apart as images, those of the
+    block's first row first.
+    """
     down, across = _as_ints(block)
     padded = pad(x, [(0, 0), *pads.tolist(), (0, 0)])
     images, rows, columns, channels = padded.shape
@@ -243,7 +252,9 @@ def _space_to_batch(operator: Operator, x: Numbers, block: Any, pads: Any) -> An
 
 
 def _batch_to_space(operator: Operator, x: Numbers, block: Any, crops: Any) -> Any:
-    """Return images as the cells of blocks, block rows first, and crop the map."""
+    """Compute BATCH_TO_SPACE_ND: put images together as the cells of blocks, those of the block's first row
+    first, and crop the map.
+    """
     down, across = _as_ints(block)
     images, rows, columns, channels = x.shape
     cells = x.reshape(down, across, images // (down * across), rows, columns, channels).transpose(

@@ -31,6 +31,8 @@ def fill_dense(values: Array, shape: tuple[int, ...], sparsity: Table) -> Array:
     Raises:
         ValueError: the places are outside the tensor, or there are other numbers of them than of values.
     """
+    # The order in which the levels store the axes, a block's axes last, and the axis that each block's axis
+    # divides.
     order, blocks = ([int(axis) for axis in sparsity.numbers(field, "i4")] for field in (_ORDER, _BLOCKS))
     levels = sparsity.tables(_LEVELS, _MOST_LEVELS)
     if (
@@ -83,8 +85,10 @@ def _read_coordinates(
         total = int(counts.sum())
         if min(counts, default=0) < 0 or total > most:
             raise ValueError("it has more places than cells")
+        # 0, 1, ... anew for each parent.
         number_in_parent = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
         parent_of = np.repeat(np.arange(len(parents)), counts)
+        # Each place of the level keeps its parent's coordinates of the axes before.
         coordinates = {other: cells[parent_of] for other, cells in coordinates.items()}
         stored = np.repeat(starts, counts) + number_in_parent
         if indices is None:

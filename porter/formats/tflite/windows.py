@@ -34,7 +34,12 @@ def expect_stored(kernel: Tensor, axes: int) -> StoredTensor:
 
 
 def _stored_tensors(kernel: StoredTensor, bias: Tensor | None, axes: str) -> dict[str, Stored]:
-    """Return a kernel, and a bias if the operator reads one, by role."""
+    """Return a convolution's tensors by role: its kernel, and a bias if the operator reads one. Raise
+    Unsupported for a bias that is computed.
+
+    Args:
+        axes: the order of the kernel's axes.
+    """
     vector = None if bias is None else bias.walk.weights(bias.source)
     if bias is not None and vector is None:
         raise Unsupported("whose bias is not stored")
@@ -98,6 +103,7 @@ def _pool(node: Operator, x: Tensor) -> Tensor:
     window, convention = _read_window(node, sides, None)
     if node.op == "AVERAGE_POOL_2D":
         return x.pool("mean", window, convention)
+    # Such a pad stands before the pool as an operator of its own.
     before = flow.nodes[node.source[0]]
     if before.op == "PADV2" and flow.number(before.inputs[2]) == -LARGEST_FLOAT32:
         unpadded, pads = (x.scope.tensor(source) for source in before.inputs[:2])

@@ -56,6 +56,7 @@ def with_computed_weights(checkpoint: Checkpoint) -> Checkpoint:
     for name, array in checkpoint.tensors.items():
         if name not in owners:
             tensors[name] = array
+        # A weight is computed once, where the first of its tensors stands.
         elif owners[name] not in tensors:
             weight = owners[name]
             form, names = forms[weight]
@@ -74,8 +75,8 @@ def with_computed_weights(checkpoint: Checkpoint) -> Checkpoint:
 
 
 def _forms_of_weights(stored: Collection[str]) -> dict[str, tuple[_ComputedForm, list[str]]]:
-    """Return the form of each weight that is computed, and the names of the tensors that it is computed
-    from.
+    """Return the form of each weight that is computed (weight norm, spectral norm or a pruning mask), and the
+    names of the tensors that it is computed from, by the weight's name.
     """
     parts: dict[str, dict[str, str]] = {}
     for name in stored:
@@ -92,7 +93,9 @@ def _forms_of_weights(stored: Collection[str]) -> dict[str, tuple[_ComputedForm,
 
 
 def _compute_weight(weight: str, form: _ComputedForm, stored: list[Array], path: Path) -> Array:
-    """Return the weight that a module computes from its stored tensors."""
+    """Return the weight that a module computes from its stored tensors, in float64. Raise FileError if these
+    do not fit each other.
+    """
     try:
         if not all(map(is_floating, stored[:1])):
             raise _DoNotFit
@@ -122,6 +125,7 @@ def _compute_weight_norm(scale: Numbers, value: Numbers) -> Numbers:
         or len(axes_of_norm) > 1
     ):
         raise _DoNotFit
+    # A scale of axes 1×1×... is one norm: the axis that it is for has a single index.
     if scale.ndim and not axes_of_norm and 1 not in value.shape:
         raise _DoNotFit
     return with_norms(
@@ -139,6 +143,7 @@ def _compute_spectral_norm(value: Numbers, left: Numbers, right: Numbers) -> Num
     fitting = [
         matrix for matrix in matrices if (matrix.shape[:1], matrix.shape[1:]) == (left.shape, right.shape)
     ]
+    # Both axes may be the filters': of that one, the stored vectors are singular vectors.
     if len(fitting) > 1:
         fitting = [
             matrix

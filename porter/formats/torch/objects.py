@@ -166,7 +166,9 @@ def _expect(holds: bool) -> None:
 def _rebuild_tensor(
     storage: object, offset: object, shape: Any, strides: Any, dtype: str = ""
 ) -> TorchTensor:
-    """Return a tensor as a pickle makes it, as a view of its storage."""
+    """Return a tensor as a pickle makes it, as a view of its storage. Raise ValueError for anything else than
+    torch pickles.
+    """
     if (
         not isinstance(storage, Storage)
         or type(shape) is not tuple

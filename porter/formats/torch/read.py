@@ -56,11 +56,12 @@ def read_stream(path: Path) -> Checkpoint:
 
 
 def read_mapping(path: Path, data: bytes) -> NamedArrays:
-    """Return the tensors of an archive in memory that holds a mapping of names to tensors and nothing else.
-    It is read as `read_archive` does.
+    """Return the tensors, by name, of an archive in memory that holds a mapping of names to tensors and
+    nothing else, such as a part of a .pt2.
 
     Args:
         path: for messages.
+        data: the archive's bytes.
 
     Raises:
         FileError: it holds something else.
@@ -79,7 +80,9 @@ def _map_file(descriptor: int) -> mmap.mmap:
 
 
 def _make_checkpoint(path: Path, saved: object, values: StorageValues) -> Checkpoint:
-    """Return the checkpoint of an unpickled object."""
+    """Return the checkpoint of an unpickled object: the tensors of the state_dict in it, and what it states
+    of its architecture and its library.
+    """
     state = unwrap(saved, _is_tensor, path)
     tensors = {name: values.array(name, tensor) for name, tensor in state.tensors.items()}
     tensor = saved if isinstance(saved, Mapping) else {}
@@ -94,7 +97,9 @@ def _is_tensor(value: object) -> bool:
 
 
 def _read_archive(path: Path, content: Content) -> tuple[object, StorageValues]:
-    """Return the object that an archive holds, and the values of its tensors."""
+    """Return the object that an archive holds, and the values of its tensors. Raise FileError if the archive
+    is cut short, compressed, or has not exactly one pickle.
+    """
     with open_zip(
         path, "PyTorch archive", io.BytesIO(content) if isinstance(content, bytes) else None
     ) as archive:
@@ -133,6 +138,7 @@ def _read_archive(path: Path, content: Content) -> tuple[object, StorageValues]:
         if member is None:
             return None
         header = content[member.header_offset : member.header_offset + _LOCAL_HEADER]
+        # These lengths are of the member's name and of an extra field, which its content stands behind.
         lengths = header[_LENGTHS_IN_HEADER]
         start = (
             member.header_offset
@@ -157,6 +163,7 @@ def _read_stream(path: Path, content: Content) -> tuple[object, StorageValues]:
 
     words = torch_vocabulary(stored)
     at, pickles = 0, []
+    # The five pickles, one after the other; then the storages.
     for _ in range(5):
         pickled, at = unpickle(content, words, str(path), at)
         pickles.append(pickled)

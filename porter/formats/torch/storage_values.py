@@ -74,6 +74,7 @@ class StorageValues:
             )
         kind, shape = storage_type(tensor.dtype), tensor.shape  # type: ignore[arg-type]
         storage = self._range_in_file(name, tensor.storage)
+        # The place of the tensor's last number in its storage.
         last = tensor.offset + sum(
             (size - 1) * stride for size, stride in zip(shape, tensor.strides, strict=True)
         )
@@ -93,7 +94,7 @@ class StorageValues:
             raise self._damaged(f"tensor '{name}' declares {str(shape)[:100]}") from None
 
     def _range_in_file(self, name: str, storage: Storage) -> ByteRange:
-        """Return where the values of a tensor's storage are; refuse a file that lacks some."""
+        """Return where the values of a tensor's storage are. Raise FileError for a file that lacks some."""
         found = self._range_of(storage)
         size = storage.item_bytes
         if (
@@ -105,8 +106,11 @@ class StorageValues:
         return ByteRange(found.start + storage.start * size, storage.count * size)
 
     def _buffer(self, span: ByteRange, item: int) -> tuple[Array, int]:
-        """Return an array of bytes, and where in it the values begin. It is the file, or a copy if this
-        machine reads other bytes.
+        """Return an array of bytes, and where in it the values of `span` begin. It is the file itself, or a
+        copy if this machine needs another order of bytes or another place in memory.
+
+        Args:
+            item: bytes of a number.
         """
         if self._order == sys.byteorder and (self._bytes.ctypes.data + span.start) % item == 0:
             return self._bytes, span.start
@@ -118,7 +122,9 @@ class StorageValues:
         return self._copies[span, item], 0
 
     def _copy(self, span: ByteRange, item: int) -> Array:
-        """Return a copy of bytes in this machine's order, because no view of them is possible."""
+        """Return a copy of the bytes of `span`, whose numbers have this machine's order, because no view of
+        them is possible.
+        """
         if isinstance(self._content, bytes):
             copied = self._bytes[span.start : span.start + span.length].copy()
         else:  # its pages would stay in memory beside the copy

@@ -107,6 +107,7 @@ class _StateDictSearch:
         if not isinstance(value, Mapping) or depth > _MOST_NESTED:
             return None
         if id(value) not in self.found:
+            # This comes before the search, so that a mapping that holds itself is searched once.
             self.found[id(value)] = None
             self.found[id(value)] = self.find_under_known_keys(value, depth) or self.tensors_of(value)
         return self.found[id(value)]
@@ -135,7 +136,9 @@ class _StateDictSearch:
         return next(((key, state) for key, state in states if state is not None), ("", None))
 
     def tensors_of(self, value: Mapping[Any, Any]) -> StateDict | None:
-        """Return the tensors that `value` itself holds, under their names; None if it holds none."""
+        """Return the tensors that `value` itself holds, without the prefixes of wrapping modules and with a
+        note on what else it holds; None if it holds none. Raise FileError for a quantised layer.
+        """
         tensors = {
             name: tensor for name, tensor in value.items() if isinstance(name, str) and self.is_tensor(tensor)
         }
@@ -192,7 +195,9 @@ def _with_note(state: StateDict, note: str, value: Mapping[Any, Any], used: Coll
 
 
 def _without_prefixes(tensors: Mapping[str, Any]) -> StateDict:
-    """Return the tensors without the prefixes of wrapping modules, and without AveragedModel's counter."""
+    """Return the tensors without the prefixes of wrapping modules, such as `module.`, and without
+    AveragedModel's counter, with a note on each.
+    """
     notes: list[str] = []
     # torch.optim.swa_utils.AveragedModel keeps the model as `module` and the counter beside it.
     if "n_averaged" in tensors and all(
@@ -214,7 +219,9 @@ def _without_prefixes(tensors: Mapping[str, Any]) -> StateDict:
 def _expect_complete_averages(
     averaged: StateDict, raw: StateDict, averaged_key: str, raw_key: str, path: Path
 ) -> None:
-    """Expect that averaged weights have all tensors but counters."""
+    """Expect that averaged weights have every tensor of the raw ones, except counters. Raise FileError if
+    they lack one.
+    """
     counted = [name for name in raw.tensors if name.rpartition(".")[2] not in _COUNTERS]
     lacking = [name for name in counted if name not in averaged.tensors]
     if lacking:

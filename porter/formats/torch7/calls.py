@@ -35,7 +35,7 @@ class ModuleFields(dict[str, Any]):
         return self.integer(f"{name}H", otherwise), self.integer(f"{name}W", otherwise)
 
     def sizes(self) -> list[int]:
-        """Return the sizes of a View or a Reshape, which are a storage or a table."""
+        """Return the sizes of a View or a Reshape, which are a storage or a table with numbers as keys."""
         sizes = self["size"]
         return (
             [int(sizes[number]) for number in sorted(sizes)]
@@ -52,7 +52,13 @@ class _ModuleCalls:
     names: dict[int, str] = field(default_factory=dict)
 
     def forward(self, module: LuaObject, path: tuple[str, ...], values: Values) -> Values:
-        """Return what a module gives: containers call their parts, and other modules are steps."""
+        """Add the steps of a module, and return the name of what it gives, or a tuple of names for a table.
+        Containers only call their parts, and modules that do nothing in inference give what they take.
+
+        Args:
+            path: the numbers of the module and its containers.
+            values: the names of what it takes.
+        """
         kind = module.kind.split(".")[-1]
         fields = ModuleFields(module.fields)
         parts = [(part, (*path, str(number))) for number, part in _modules_in_order(fields.get("modules"))]
@@ -69,10 +75,12 @@ class _ModuleCalls:
                 return self._run_beside(parts, values)
             case "MapTable" if isinstance(values, tuple):
                 numbers = map(str, range(1, len(values) + 1))
+                # The one module is called for each value.
                 copies = [(part, (*path, number)) for part, _ in parts[:1] for number in numbers]
                 return self._run_beside(copies, values[: len(copies)])
             case "SelectTable" if isinstance(values, tuple):
                 index = fields.integer("index", 1)
+                # Lua counts from 1, and from the end below zero.
                 return ((), *values)[index] if index > 0 else values[index]
             case "FlattenTable":
                 return tuple(_leaves(values))
@@ -91,7 +99,7 @@ class _ModuleCalls:
         return tuple(self.forward(*part, value) for part, value in zip(parts, values, strict=True))
 
     def _add_call(self, kind: str, name: str, fields: ModuleFields, values: Values) -> str:
-        """Add the step of a module, and return the name of its value."""
+        """Add the step of a module with its values and its arrays, and return the name of its value."""
         arrays_by_role = {role: fields[role] for role in _ARRAYS if isinstance(fields.get(role), np.ndarray)}
         roles = tuple(role for role, array in arrays_by_role.items() if array.size)
         arrays = [
@@ -104,8 +112,8 @@ class _ModuleCalls:
 
 
 def steps_of(content: Any) -> tuple[OperatorCall, ...]:
-    """Return the calls that a file's module makes, and its values under the names that they have as
-    outputs.
+    """Return the calls that a file's module makes, and its values under the names that they have as outputs.
+    Their order is that in which they run.
     """
     calls = _ModuleCalls()
     ends = dict.fromkeys(_leaves(calls.forward(_find_module(content), (), INPUT)))

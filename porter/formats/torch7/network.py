@@ -58,7 +58,9 @@ class Torch7Layer(Reading):
         return bool(self.number(name, default))
 
     def counts(self, name: str) -> list[int]:
-        """Return a list of whole numbers, which is a storage or a table."""
+        """Return a list of whole numbers, which is a storage or a table; an empty one where the field is
+        missing.
+        """
         values = self.fields.get(name)
         numbers = (
             [values[key] for key in sorted(values)]
@@ -88,7 +90,9 @@ class Torch7Network:
 
 
 def find_network(content: Any) -> LuaObject | None:
-    """Return the module of a file, or of a table that somebody saved; None if there is none."""
+    """Return the module of a file, or of a table that somebody saved: the one under a usual name, or the only
+    one. Return None if there is none, or it is not clear which.
+    """
     if isinstance(content, LuaObject):
         return content
     modules = (
@@ -115,6 +119,7 @@ def find_arrays(content: Any) -> NamedArrays:
             inner = (
                 (str(int(key)) if isinstance(key, float) else str(key), each) for key, each in fields.items()
             )
+            # Reversed, because the last one is taken first.
             waiting += [(f"{path}/{key}" if path else key, each) for key, each in inner][::-1]
     return arrays
 
@@ -147,7 +152,10 @@ class _NetworkReader:
     left: int = MOST_NODES
 
     def run(self, module: Any, path: str, value: Flow) -> Flow:
-        """Return what a module gives from a value, which may be a table of values."""
+        """Return what a module gives from a value, which may be a table (a list) of values. Containers run
+        their parts, modules that do nothing in inference give what they take, and every other one becomes a
+        layer. Raise ValueError for what is no module, and for too many.
+        """
         self.left -= 1
         if self.left < 0:
             raise ValueError("it has too many modules")
@@ -167,6 +175,7 @@ class _NetworkReader:
             return list(_flatten_values(value))
         if op == "SelectTable" and isinstance(value, list):
             index = int(fields.get("index", 1))
+            # Lua counts from 1, and from the end below zero.
             return value[index - 1 if index > 0 else index]
         if _is_plain_dropout(op, fields):
             self._leave_out(op, fields.get("p"), path, value)
@@ -179,7 +188,10 @@ class _NetworkReader:
         self.passed.extend((layer, each) for each in _flatten_values(value))
 
     def _run_beside(self, op: str, fields: Table, path: str, value: Flow) -> Flow:
-        """Return what modules give beside each other: each from the whole value, or each from its own."""
+        """Return what modules give beside each other: each from the whole value, or each from its own. Concat
+        and DepthConcat join these into one value. Raise ValueError if there are not as many values as
+        modules.
+        """
         modules = _modules(fields)
         if op in ("ConcatTable", "Concat", "DepthConcat"):
             inputs = [value] * len(modules)
@@ -218,7 +230,7 @@ def _is_plain_dropout(op: str, fields: Table) -> bool:
 
 
 def _modules(fields: Table) -> list[Any]:
-    """Return the modules of a container in their order."""
+    """Return the modules of a container in their order; none if it holds none."""
     modules = fields.get("modules")
     return (
         [modules[key] for key in sorted(key for key in modules if isinstance(key, float))]

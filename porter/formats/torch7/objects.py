@@ -74,7 +74,9 @@ class _ObjectReader(Cursor):
         self.known: dict[int, Any] = {}
 
     def read(self) -> Any:
-        """Return the next object. One that was read before is returned again."""
+        """Return the next object: a number, a text, a boolean, a table, an array or a LuaObject; None for nil
+        and for a function. One that was read before is returned again.
+        """
         kind = self.number("i")
         self.left -= 1
         if self.left < 0:
@@ -82,6 +84,7 @@ class _ObjectReader(Cursor):
         if kind in (_TABLE, _OBJECT, *_FUNCTIONS):
             number = self.number("i")
             if number not in self.known:
+                # It is None until it is filled, because it may refer to itself.
                 self.known[number] = None
                 self._fill(kind, number)
             return self.known[number]
@@ -98,7 +101,9 @@ class _ObjectReader(Cursor):
         return None
 
     def _fill(self, kind: int, number: int) -> None:
-        """Read an object, which may be read again within itself."""
+        """Read a table, a function or an object of a class, and keep it under its number: it may be read
+        again within itself.
+        """
         if kind == _TABLE:
             self.known[number] = table = Table()
             self._fill_table(table)
@@ -138,11 +143,14 @@ class _ObjectReader(Cursor):
         return self.array(name or self.long, self._long())
 
     def _tensor(self) -> Array:
-        """Return the next tensor, a view of its storage."""
+        """Return the next tensor, a view of its storage; an empty array where it has none. Raise ValueError
+        if it reaches beyond the storage.
+        """
         axes = self.number("i")
         if not 0 <= axes <= _MOST_AXES:
             raise ValueError(f"a tensor of {axes} axes")
         sizes, strides = (self.array(self.long, axes).tolist() for _ in range(2))
+        # Lua counts from 1.
         first = self._long() - 1
         storage = self.read()
         if storage is None or not axes:

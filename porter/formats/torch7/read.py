@@ -68,7 +68,7 @@ def read_torch7(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
 def _make_checkpoint(
     path: Path, data: bytes, network: Torch7Network, outputs: Sequence[str], size: Size | None
 ) -> Checkpoint:
-    """Return the checkpoint of a network."""
+    """Return the checkpoint of a network: its tensors of real numbers, and its graph."""
     tensors = {name: array for name, array in network.tensors.items() if is_floating(array)}
     computed = _compute_tensors(network)
     layers = {layer.name: layer for layer in network.layers}
@@ -103,6 +103,7 @@ def _compute_tensors(network: Torch7Network) -> NamedArrays:
     for layer in network.layers:
         if "running_std" in layer.tensors and "running_var" not in layer.tensors:
             deviation = network.tensors[layer.tensors["running_std"]].astype(np.float64)
+            # The stored one is 1 / sqrt(variance + eps).
             computed[f"{layer.name}:variance"] = deviation**-2 - layer.number("eps", 1e-5)
         kernel = network.tensors.get(layer.tensors.get("weight", ""))
         if layer.op in _CONVOLUTIONS and kernel is not None and kernel.ndim == 2:
@@ -133,11 +134,14 @@ def _read_conv(layer: Torch7Layer, x: Tensor) -> Tensor:
 
 
 def _read_full_convolution(layer: Torch7Layer, x: Tensor, *further: Tensor) -> Tensor:
-    """Read SpatialFullConvolution, a transposed convolution."""
+    """Read SpatialFullConvolution, which is a transposed convolution. One that goes to the size of another
+    value is Unsupported.
+    """
     window, (top, bottom, left, right) = _window(layer)
     if further:
         raise Unsupported("to the size of another value")
     down, across = layer.pair("adjH", "adjW", 0)
+    # `adj` adds rows and columns at the end, so less is cut there.
     pads = (top, bottom - down, left, right - across)
     tensors = _stored_tensors(layer, x, "OIHW")
     groups = layer.count("groups", 1)
@@ -147,7 +151,8 @@ def _read_full_convolution(layer: Torch7Layer, x: Tensor, *further: Tensor) -> T
 
 def _read_pool(layer: Torch7Layer, x: Tensor) -> Tensor:
     """Read a pool. With ceil_mode the last window is left out if it would begin in the last pads
-    (THNN/generic/SpatialMaxPooling.c).
+    (THNN/generic/SpatialMaxPooling.c). An average may also be a sum (`divide`), which is the mean times the
+    cells.
     """
     window, pads = _window(layer)
     rounding: Rounding = "ceil" if layer.flag("ceil_mode") else "floor"
@@ -176,7 +181,9 @@ def _read_linear(layer: Torch7Layer, x: Tensor) -> Tensor:
 
 
 def _read_batch_norm(layer: Torch7Layer, x: Tensor) -> Tensor:
-    """Read a batch norm. One without stored statistics would take those of the batch."""
+    """Read a batch norm with stored statistics. One without would take those of the batch, and is
+    Unsupported.
+    """
     variance = layer.tensors.get("running_var", f"{layer.name}:variance")
     if "running_mean" not in layer.tensors or x.walk.flow.constants.declared(variance) is None:
         raise Unsupported("with the statistics of the batch")
@@ -212,8 +219,8 @@ def _axis(layer: Torch7Layer, x: Tensor) -> int:
 
 
 def _read_depth_concat(layer: Torch7Layer, *values: Tensor) -> Tensor:
-    """Read DepthConcat: maps along the channels. Smaller maps get zeros around them, the odd cell at the
-    end.
+    """Read DepthConcat: maps along the channels. Smaller maps get zeros around them, the odd cell at the end.
+    Raise Unsupported for maps of open sizes.
     """
     cells = [
         shape[1:]
@@ -231,7 +238,9 @@ def _read_depth_concat(layer: Torch7Layer, *values: Tensor) -> Tensor:
 
 
 def _read_view(layer: Torch7Layer, x: Tensor) -> Tensor:
-    """Read View and Reshape. The sizes are of one image, or with a -1 before others of the batch."""
+    """Read View and Reshape. The sizes are of one image, or with a -1 before others of the batch. The first
+    size of the value, the batch, stays in both cases.
+    """
     sizes = layer.counts("size")
     sizes_of_value = x.sizes
     if not sizes:

@@ -26,8 +26,8 @@ def program(definition: bytes) -> KernelProgram:
 
 
 def _row_of_module(row: Callable[..., Any]) -> Row:
-    """Return a row that calls a function with what its module states, its values, and its arrays by their
-    fields.
+    """Return a row, the function of a step's attributes and inputs, that calls `row` with what the module
+    states, its values, and its arrays by their fields' names.
     """
 
     def run(attributes: Mapping[str, Any], *inputs: Numbers) -> Any:
@@ -99,7 +99,7 @@ def _view(fields: ModuleFields, x: Numbers) -> Any:
 
 
 def _row_of_padding(mode: str) -> Callable[..., Any]:
-    """Return the row of a padding of rows and columns by a mode."""
+    """Return the function of a padding of rows and columns by one of numpy's modes."""
 
     def run(fields: ModuleFields, x: Numbers) -> Any:
         top, bottom, left, right = (fields.integer(f"pad_{side}", 0) for side in ("t", "b", "l", "r"))

@@ -36,7 +36,9 @@ def find_changed_uses(program: AtenProgram, known_ops: Collection[str]) -> dict[
         for source in written:
             if memory[source] in program.stored:
                 uses.setdefault("", f"'{node.name}' ({node.target}) changes a tensor of the model")
+            # Whatever shares the memory has changed too.
             changed |= dict.fromkeys(values_in.pop(memory[source], ()), node)
+        # An op that porter does not know may give back the memory that it takes.
         shares = node.inputs and (written or node.op in VIEWS or node.op not in known_ops)
         owner = memory[node.source] if shares else node.name
         for output in range(max(node.outputs, 1)):
@@ -50,8 +52,8 @@ def find_changed_uses(program: AtenProgram, known_ops: Collection[str]) -> dict[
 
 
 def changed_inputs(node: AtenNode) -> tuple[NodeOutput, ...]:
-    """Return the values that a node may change: ops with `_` behind their names change their first input, ops
-    of other libraries all.
+    """Return the values that a node may change: none for arithmetic, all for other libraries' ops and those
+    that write to `out`, the first one for ops with `_` behind their names, and otherwise none.
     """
     library, _, rest = node.target.partition(".")
     name, _, overload = rest.rpartition(".")

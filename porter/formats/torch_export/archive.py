@@ -70,6 +70,7 @@ def read_archive(path: Path) -> Archive:
         NotInstalled: it is of torch 2.8 or older, and torch is not installed.
     """
     with open_zip(path, "torch.export archive") as archive:
+        # torch 2.8 and older have no folder around all members.
         has_top_folder = _OLD_PROGRAM not in archive.namelist()
         budget = most_bytes(path.stat().st_size)
         members = _Members(
@@ -93,7 +94,7 @@ def read_archive(path: Path) -> Archive:
 
 
 def parse_json(text: bytes, where: str) -> Any:
-    """Parse JSON of a stranger's.
+    """Return the content of a stranger's JSON.
 
     Raises:
         FileError: it is no JSON, or nested too deeply.
@@ -122,8 +123,12 @@ class _Members(ZipMembers):
     """An archive's members, by their names without its top folder."""
 
     def read_tensors(self, kind: str, model: str) -> NamedArrays:
-        """Read the tensors of data/weights or data/constants. Other members than tensors are pickled, and not
-        read.
+        """Return the tensors of data/weights or data/constants, by name. Other members than tensors are
+        pickled, and not read.
+
+        Args:
+            kind: `weights` or `constants`.
+            model: the name of the program in the archive.
         """
         folder = f"data/{kind}/"
         if f"{folder}{model}.pt" in self.by_name:  # torch 2.8
@@ -139,6 +144,7 @@ class _Members(ZipMembers):
                         raise FileError(
                             f"tensor '{name}' is pickled, as an object", where=self.path, next=SAVE
                         )
+                    # Several tensors may be over one storage.
                     if path_name not in storages:
                         storages[path_name] = self.read(folder + path_name)
                     tensors[str(name)] = self._view_tensor(
@@ -149,7 +155,9 @@ class _Members(ZipMembers):
         return tensors
 
     def _view_tensor(self, name: str, data: bytes, entry: JsonObject) -> Array:
-        """Return a tensor over its storage, without a copy."""
+        """Return a tensor over its storage, without a copy. Raise FileError if it is not dense, or reaches
+        beyond the storage.
+        """
         if entry["layout"] != _STRIDED_LAYOUT or entry["dtype"] not in TYPES:
             raise FileError(
                 f"tensor '{name}' is not a dense tensor of real numbers", where=self.path, next=SAVE

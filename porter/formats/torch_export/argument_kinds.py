@@ -73,6 +73,7 @@ def expect_kinds(node: AtenNode, nodes: Mapping[str, AtenNode]) -> None:
         ValueError: an argument is of another kind.
     """
     for name, argument in node.arguments.items():
+        # An op's own kind of this argument comes before that of all ops.
         kind = _KINDS.get(f"{node.op}.{name}", _KINDS.get(name))
         if kind is not None and argument is not None and not kind(argument):
             for each in argument if isinstance(argument, list) else [argument]:

@@ -65,7 +65,10 @@ _CHANNEL_MEANS = "view", ("squeeze", ("avg_pool3d", ("pad", ("view", ("Mul", "x"
 
 
 def kind_of(node: AtenNode) -> str:
-    """Return a node's op as patterns name it."""
+    """Return a node's op under the name that porter's patterns use: hardtanh to 6 is a `Relu6`, a clamp with
+    one bound a `Max` or a `Min`, a mean that keeps its axes a `Mean`, and others are as `KINDS` has them. An
+    op keeps its own name where it has a factor, a rounding or other operands' order.
+    """
     if node.op == "hardtanh" and (node.arguments.get("min_val"), node.arguments.get("max_val")) == (0, 6):
         return "Relu6"
     if node.op == "clamp":
@@ -109,6 +112,7 @@ def _count_pooled_channels(walk: Walk, pool: AtenNode, value: Value) -> int | No
     """Return over how many channels of a value a pool over five axes takes means; None if it does anything
     else too.
     """
+    # The squares get an axis of one cell, and pads along the channels, before they are pooled.
     padded = walk.flow.nodes[pool.source[0]]
     squares = walk.flow.nodes[padded.source[0]]
     kernel, stride = (whole_numbers(walk, pool, name) for name in ("kernel_size", "stride"))
@@ -165,7 +169,9 @@ def _softplus(x: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
 
 
 def _prelu(scope: Scope, x: Tensor, weight: Tensor) -> Tensor | View:
-    """Return a PReLU by one slope, or by one for each channel, which are the second axis."""
+    """Return a PReLU by one slope, or by one for each channel, which are the second axis. Computed slopes are
+    Unsupported.
+    """
     walk = scope.walk
     tensor = scope.walk.flow.tensor(weight.reference)
     if tensor is None or len(tensor.shape) > 1:
@@ -180,10 +186,13 @@ def _prelu(scope: Scope, x: Tensor, weight: Tensor) -> Tensor | View:
 
 
 def _where(scope: Scope, condition: Tensor, x: Tensor, other: Tensor) -> Tensor:
-    """Return a choice, or a PReLU: torch decomposes that to where(x > 0, x, slopes * x)."""
+    """Return a choice between two values, or a PReLU, because torch decomposes that to where(x > 0, x, slopes
+    * x).
+    """
     flow = scope.walk.flow
     product, comparison = (flow.nodes[each.reference[0]] for each in (other, condition))
     above_0 = flow.match(comparison, ("Greater", "x", 0))
+    # What the product multiplies `x` by.
     slopes = [each for each in product.inputs if each != x.source]
     is_scaled = product.op == "mul" and len(slopes) == 1 < len(product.inputs)
     if is_scaled and above_0 is not None and above_0["x"] == x.source:
@@ -288,7 +297,7 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 def _bilinear(
     scope: Scope, input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None
 ) -> Read:
-    """Return a bilinear product of two values by a stored kernel."""
+    """Return a bilinear product of two values by a stored kernel, with a bias if there is one."""
     sources = input1.source, input2.source
     return products.bilinear(
         scope.walk, scope.node, sources, weight.reference, None if bias is None else bias.reference
@@ -296,7 +305,9 @@ def _bilinear(
 
 
 def _matmul(scope: Scope, x: Tensor, other: Tensor) -> Tensor | Read:
-    """Return a matrix product of values, or with stored numbers."""
+    """Return a matrix product of two constants, of two values, or of a value and stored numbers on either
+    side.
+    """
     if x.array is not None and other.array is not None:
         return matmul(x, other)
     walk, node, kernel = scope.walk, scope.node, other.source
@@ -305,6 +316,7 @@ def _matmul(scope: Scope, x: Tensor, other: Tensor) -> Tensor | Read:
     if not x.is_value:
         return products.matmul_stored(walk, node, x.reference, kernel)
     stored = walk.weights(kernel)
+    # A single matrix is a dense layer's kernel.
     matrix = x.dense(Product(*_find_kernel(walk, other.reference)))
     if stored is None or len(stored.shape) < 3:
         return matrix
@@ -312,8 +324,8 @@ def _matmul(scope: Scope, x: Tensor, other: Tensor) -> Tensor | Read:
 
 
 def _find_kernel(walk: Walk, kernel: NodeOutput) -> tuple[NodeOutput, str]:
-    """Return the stored kernel that a constant is, and its axes: it may be transposed, and repeated for every
-    row of images.
+    """Return the stored kernel that a constant is, and its axes, which are "OI" where it was transposed; it
+    may also be repeated for every row of images.
     """
     axes = "IO"
     node = walk.flow.nodes[kernel[0]]
@@ -325,6 +337,7 @@ def _find_kernel(walk: Walk, kernel: NodeOutput) -> tuple[NodeOutput, str]:
         sizes_before, sizes = before.sizes[0], node.sizes[0]
         if is_transposition and len(sizes_before) == 2:
             axes = axes[::-1]
+        # What changes the last two axes otherwise makes another matrix.
         elif is_transposition or sizes_before[-2:] != sizes[-2:]:
             break
         node = before

@@ -30,6 +30,7 @@ def calls_in(program: Mapping[str, Any], same: Mapping[str, str] = {}) -> dict[s
             if path and len(names) == 1:
                 last_values[key, path] = names[0]
             else:
+                # The call's last op gives several values, or none: no value is the call's.
                 last_values.pop((key, path), None)
     numbers = _number_calls(begun, same)
     calls: dict[str, str] = {}
@@ -40,7 +41,8 @@ def calls_in(program: Mapping[str, Any], same: Mapping[str, str] = {}) -> dict[s
 
 def _number_calls(calls: Iterable[tuple[str, str]], same: Mapping[str, str]) -> dict[tuple[str, str], str]:
     """Return the number of each call among those of its module, in the order in which they begin.
-    torch.export has counted those by one path, among them calls that it left out.
+    torch.export has counted those by one path, among them calls that it left out; a module of several paths
+    is counted anew.
     """
     by_module = defaultdict[str, list[tuple[str, str]]](list)
     for key, path in calls:

@@ -16,7 +16,11 @@ def state_cast_types(program: AtenProgram) -> AtenProgram:
 
 
 def _state_type(node: AtenNode, kind: int | None) -> AtenNode:
-    """Return a node that states its type, if it is a cast; `kind` is the ScalarType of its value.
+    """Return a node that states its type in place of the value that has it, if it is a cast to another
+    value's type; other nodes as they are.
+
+    Args:
+        kind: the ScalarType of the node's value; None if the program does not say it.
 
     Raises:
         ValueError: it casts no value.

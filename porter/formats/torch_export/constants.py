@@ -47,8 +47,8 @@ def is_cast(node: AtenNode) -> bool:
 
 
 def cast(x: Numbers, kind: int | None) -> Numbers | None:
-    """Return whole numbers as real ones, ones and zeros as truths, and whole ones of real numbers; None for a
-    cast that rounds.
+    """Return a constant cast to a ScalarType: whole numbers as real ones, ones and zeros as truths, and whole
+    real numbers as such. Return None for a cast that rounds.
     """
     if kind == _BOOL and np.isin(x, (0, 1)).all():
         return x.astype(np.bool_)
@@ -56,6 +56,7 @@ def cast(x: Numbers, kind: int | None) -> Numbers | None:
         return x.astype(np.int64)
     if kind not in REALS:
         return None
+    # None: no cast is asked for.
     return x if kind is None else x.astype(np.float64)
 
 
@@ -64,6 +65,7 @@ def constant_sizes(node: AtenNode, sizes: Sequence[Any]) -> list[Any]:
     it says of the node's value; of open ones, the first may be the number of images: see
     `are_same_for_images`.
     """
+    # The sizes of the value's last axes, as many as are asked for.
     value_sizes = node.sizes[0][len(node.sizes[0]) - len(sizes) :]
     known = [size if isinstance(size, int) else own for size, own in zip(sizes, value_sizes, strict=True)]
     are_all = len(value_sizes) == len(node.sizes[0])
@@ -83,13 +85,16 @@ def are_same_for_images(
         return True
     dims = node.arguments["dim"] if node.op in _ALONG_AXIS else []
     axes = dims if isinstance(dims, list) else [dims]
+    # An open size is a text, and at the first axis that of the batch.
     expected = [(1, *sizes[1:]) if sizes and isinstance(sizes[0], str) else sizes for sizes in node.sizes]
     shapes = [array.shape for array in arrays if array is not None]
     return shapes == expected and not any(axis % len(input_sizes[0]) == 0 for axis in axes)
 
 
 def _fill_function(number: float | None = None) -> Callable[..., Numbers]:
-    """Return the function that reads zeros or ones, or `full` where `number` is None."""
+    """Return the function that makes an array of one number: of `number` (zeros or ones), or of the one that
+    the op states (`full`) where it is None.
+    """
 
     def fill(
         size: Sequence[int],
@@ -150,7 +155,9 @@ def _embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1) -> Number
 
 
 def take_indexed(x: Numbers, indices: Sequence[Numbers | None]) -> Numbers:
-    """Return the numbers at indices that are whole numbers, axis by axis; None takes a whole axis."""
+    """Return the numbers at these indices, axis by axis, as numpy takes them; None takes a whole axis. Raise
+    Unsupported for masks.
+    """
     stated = [each for each in indices if each is not None]
     other_sizes = [
         size for size, each in zip(x.shape, (*indices, *[None] * x.ndim), strict=False) if each is None

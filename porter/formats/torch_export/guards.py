@@ -54,7 +54,8 @@ _FUNCTIONS: Mapping[type | str, Callable[..., float]] = {
 
 
 def traced_sizes(program: JsonObject, image: str) -> list[int] | None:
-    """Return the sizes of the image that a program was traced with; None where it does not say.
+    """Return the sizes of the image that a program was traced with, batch first: torch.export records the
+    sizes of its example as hints. Return None where it does not say one of them.
 
     Args:
         program: as in porter.formats.torch_export.archive.Archive.
@@ -89,9 +90,11 @@ def holds_at_every_size(program: JsonObject, image: str, traced: Sequence[int], 
         steps = 0
         for axis, symbol in symbols.items():
             side = traced[2 + axis]
+            # Smaller sizes are not tried: torch assumes more than one cell.
             least = _least_size(graph, axis, (traced[2], traced[3]))
             if not _allows_all_from(least, ranges.get(symbol) or {}):
                 return False
+            # From the least size to some beyond the traced one, along this axis only.
             tried = [
                 [*traced[: 2 + axis], size, *traced[3 + axis :]]
                 for size in range(least, max(least, side) + _SIZES_BEYOND)
@@ -128,9 +131,15 @@ def _holds_at(guards: Sequence[Guard], graph: Graph, sizes: Sequence[int]) -> bo
 
 def _least_size(graph: Graph, axis: int, traced: tuple[int, int]) -> int:
     """Return the least size at which the graph has maps of more than one cell along an axis, wherever it has
-    them at the traced size.
+    them at the traced size. Return the traced size if no smaller one does.
+
+    Args:
+        graph: what the program computes.
+        axis: 0 for rows, 1 for columns.
+        traced: rows and columns of the image that the program was traced with.
     """
     traced_shapes = shapes(graph, traced)
+    # Maps only, whose shapes are channels, rows and columns; features have one axis.
     wide_maps = [path for path, shape in traced_shapes.items() if len(shape) == 3 and shape[1 + axis] != 1]
 
     def suffices(size: int) -> bool:

@@ -43,7 +43,7 @@ DROPOUTS: Mapping[str, str] = {
 
 
 def _dropout(scope: Scope, x: Tensor, p: float, train: bool) -> Tensor | View:
-    """Return the value of a dropout, which does nothing outside of training."""
+    """Return the value of a dropout, which does nothing outside of training, and record it as left out."""
     if x.array is not None:
         return x
     if train:
@@ -57,7 +57,12 @@ def _pass_on(
     dtype: int | None = None,
     other: Tensor | None = None,
 ) -> Tensor | Numbers:
-    """Return the value of a cast between real numbers, of a copy, or of what does nothing in inference."""
+    """Return the value of a cast between real numbers, of a copy, or of what does nothing in inference.
+    Constants are cast as numbers; a value's cast that rounds is Unsupported.
+
+    Args:
+        other: unused: the value that the op takes beside `x`.
+    """
     array = x.array
     if array is not None and (converted := cast(array, dtype)) is not None:
         return converted
@@ -83,8 +88,8 @@ def _as_list(argument: Any) -> list[Any]:
 
 
 def _index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor | Numbers:
-    """Return the cells of one axis at these places, as `x[:, [2, 0, 1]]` takes them; the other axes are
-    None.
+    """Return the cells of one axis at these places, as `x[:, [2, 0, 1]]` takes them; the other axes are None.
+    A constant may be indexed along several axes; a value is Unsupported then.
     """
     if x.array is not None:
         return take_indexed(x.array, [None if each is None else each.numbers() for each in indices])
@@ -212,7 +217,7 @@ def _expect_type(dtype: int | None) -> None:
 
 
 def _reduction_function(function: Reduction) -> Function:
-    """Return the function of a reduction along axes."""
+    """Return the function of a reduction along axes, all of them where none are stated."""
 
     def reduce(x: Tensor, dim: Any = (), keepdim: bool = False, dtype: int | None = None) -> Tensor:
         _expect_type(dtype)
@@ -229,8 +234,8 @@ def _vector_norm(
 
 
 def _extremum_function(function: Reduction, pair: Callable[[Tensor, Tensor], Tensor]) -> Function:
-    """Return the function of max or min: of two values, or over an axis, which gives the places too, but None
-    here.
+    """Return the function of max or min: of two values, by `pair`, or over an axis by the reduction
+    `function`. The latter gives the places of the extrema too, which are None here.
     """
 
     def extremum(
@@ -264,7 +269,7 @@ def _softmax_function(op: Softmax | LogSoftmax) -> Function:
 
 
 def _movedim(x: Tensor, source: Any, destination: Any) -> Tensor:
-    """Return the value with some axes at other places, between the others in their order."""
+    """Return the value with some axes at other places, and all others between these in their order."""
     sources, destinations = (
         [position_of(axis, x.rank) for axis in _as_list(axes)] for axes in (source, destination)
     )
@@ -299,6 +304,7 @@ class _Upsample(Call):
             raise ValueError("neither scales nor sizes of rows and columns")
         if name.endswith("_aa") and (self.align_corners or self._shrinks(scales, target)):
             raise Unsupported("with antialias")
+        # porter repeats each cell as often as every other, so torch has to do so too.
         if op == _NEAREST:
             for axis in (2, 3):
                 _expect_equal_repetitions(scales.get(axis), target.get(axis), self.x.size(axis))

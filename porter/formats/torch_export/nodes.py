@@ -164,7 +164,9 @@ class _NodeReader:
     autocast_type: int | None = None
 
     def add(self, node: AtenNode, *further: str) -> None:
-        """Add a node and the names of the values that it gives: its own and `further`."""
+        """Add a node under its name in the program, and the names of the values that it gives: its own and
+        `further`. Raise ValueError if one of them is taken.
+        """
         if self.scope:
             node = replace(node, name=f"{self.scope}{node.name}")
         for index, name in enumerate((node.name.removeprefix(self.scope), *further)):
@@ -174,11 +176,14 @@ class _NodeReader:
         for output, sizes in enumerate(node.sizes):
             for index, size in enumerate(sizes):
                 if isinstance(size, str):
+                    # A later node that computes this open size stands for the axis.
                     self.axis_of.setdefault(size, ((node.name, output), index))
         self.nodes[node.name] = node
 
     def read_node(self, node_fields: JsonObject) -> None:
-        """Read a node, and the graphs that it runs."""
+        """Read a node. One that only runs a graph within it, such as under torch.autocast, is replaced by
+        that graph's nodes.
+        """
         names = values_of(node_fields)
         # A node that gives nothing, such as an assertion of a size, has its own name.
         name, *further = names or [str(node_fields.get("name") or f"node {len(self.nodes)}")]
@@ -192,6 +197,7 @@ class _NodeReader:
             self.inline(inner[0], node_fields["inputs"], names, autocast_type)
             return
         arguments = self.read_arguments(name, op, node_fields["inputs"])
+        # The innermost module stands last.
         module = next((path for _, path in reversed(module_stack(node_fields))), "")
         inputs = tuple(source for value in arguments.values() for source in _sources_in(value))
         sizes = tuple(self.sizes.get(each, ()) for each in names)
@@ -215,7 +221,9 @@ class _NodeReader:
         )
 
     def read_arguments(self, name: str, op: str, inputs: Iterable[JsonObject]) -> dict[str, Any]:
-        """Return what a node of this name states; numbers are values in it where others read them as such."""
+        """Return what a node of this name states, by the names of its arguments; numbers are values in it
+        where others read them as such.
+        """
         arguments = StatedFields((str(each["name"]), self.read_argument(each["arg"])) for each in inputs)
         # Run in another type, the program would be another function.
         if op == "rms_norm" and arguments.get("eps") is None:
@@ -239,8 +247,13 @@ class _NodeReader:
         names: Sequence[str],
         autocast_type: int | None,
     ) -> None:
-        """Read the nodes of a program in the program, whose inputs are the last ones of the node that calls
-        it.
+        """Read the nodes of a graph within the program, as nodes of the program.
+
+        Args:
+            graph: the inner graph.
+            inputs: of the node that calls it; the last ones are the graph's.
+            names: of the values that the calling node gives.
+            autocast_type: the ScalarType that torch.autocast has while it runs.
         """
         part = replace(
             _make_reader(graph),
@@ -268,7 +281,9 @@ class _NodeReader:
         }
 
     def read_argument(self, argument: JsonObject) -> Any:
-        """Return an argument of an op as a plain value."""
+        """Return an argument of an op as a plain value: a NodeOutput for a value, a number, a text, a flag, a
+        list of these, or None. `UNKNOWN` stands for any other kind.
+        """
         ((kind, value),) = argument.items()
         match kind:
             case "as_none" | "as_device" | "as_layout":  # where a value is, not what it is
@@ -291,7 +306,9 @@ class _NodeReader:
                 return UNKNOWN
 
     def resolve_value(self, argument: JsonObject) -> Any:
-        """Return a value by its name, or the number or None that stands in its place."""
+        """Return a value by its name, or the number or None that stands in its place. Raise ValueError for a
+        name that nothing before has given.
+        """
         if "name" in argument or "as_name" in argument:
             name = _value_name(argument)
             if name not in self.sources:

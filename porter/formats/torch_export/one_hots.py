@@ -30,6 +30,7 @@ def _row_lookup(nodes: Mapping[str, AtenNode], product: AtenNode) -> AtenNode | 
     """Return the node that takes rows of a table in place of a product with one-hot rows; None if `product`
     is no such.
     """
+    # `dims`: which axis of the one-hot rows each axis of the product's first value is.
     dims, (source, table) = [*range(len(product.sizes[0]))], product.inputs
     while (node := nodes[source[0]]).op in ("permute", "to", "_to_copy"):
         if node.op == "permute":

@@ -27,7 +27,7 @@ class AtenRow:
     attributes: Mapping[str, tuple[str, float]]
 
     def read(self, node: AtenNode) -> Op:
-        """Return porter's op with the attributes that a node states."""
+        """Return porter's op with the attributes that a node states, or torch's defaults for them."""
         attributes = {
             name: float(node.arguments.get(torch_name, default))
             for name, (torch_name, default) in self.attributes.items()

@@ -37,6 +37,7 @@ def read_size(walk: Walk, node: AtenNode) -> Read:
     if isinstance(node.expression, int):
         return np.asarray(node.expression)
     source, axis = ("", 0), 0
+    # The axis that has this size: the op's own, or one for which the program has the same expression.
     if node.op == "sym_size":
         source, axis = node.arguments["self"], node.arguments["dim"]
     elif node.axis:
@@ -99,7 +100,9 @@ class _SizeResolver:
         return self.sizes[number]
 
     def _resolve_node(self, source: NodeOutput, depth: int) -> Dim:
-        """Return the size that a node computes."""
+        """Return the size that a node computes: as the value's known axis with the same expression, by its
+        arithmetic, or as the walk knows it. Raise GraphError if none of these has it.
+        """
         node = self.walk.flow.nodes[source[0]]
         if node.expression in self.known:
             return self.known[node.expression]

@@ -74,7 +74,9 @@ def read_export(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
 def _read_archive_graph(
     archive: Archive, path: Path, outputs: Sequence[str], size: Size | None
 ) -> FileGraph | str:
-    """Return the graph of an archive's program, or a sentence about why it is not read."""
+    """Return the graph of an archive's program, or a sentence about why it is not read. A program that holds
+    for one size only is read at that size.
+    """
     program = _read_program_of(archive, outputs)
     missing = sorted({*program.stored.values()} - archive.tensors.keys())
     if missing:
@@ -95,11 +97,13 @@ def _read_archive_graph(
     if graph.foreign:
         # An op that porter lacks may share memory with what it takes. What would be changed then cannot be
         # ported either.
+        # as if porter knew every op: these are wrong even if no unknown op shares memory
         certain_uses = find_changed_uses(program, {node.op for node in program.nodes.values()})
         reason = next(iter(certain_uses.values()), changed_uses.get(""))
         return reason or (read(size, changed_uses) if changed_uses else graph)
     if changed_uses:
         return next(iter(changed_uses.values()))
+    # A size that is built in is not looked for again.
     only = None if graph.built_size and not size else _only_size(archive.program, program, graph)
     return graph if only in (None, size) else read(only)
 
@@ -123,7 +127,9 @@ def _find_needed(program: AtenProgram) -> set[str]:
 
 
 def inputs_among(program: AtenProgram, needed: Collection[str]) -> tuple[str, ...]:
-    """Return the inputs among the nodes that are `needed`, images first."""
+    """Return the program's inputs among the nodes that are `needed`, images (of four axes) first, the others
+    in their order.
+    """
     return tuple(
         sorted(
             (name for name in program.images if name in needed),
@@ -152,9 +158,10 @@ def _find_bad_input(program: AtenProgram) -> str | None:
 
 def _becomes_real(program: AtenProgram, image: str) -> bool:
     """Return whether an input has real numbers, or whole ones that are only moved until an op gives real ones
-    of them: torch casts what such an op takes.
+    of them, and that are no output before: torch casts what such an op takes.
     """
     needed = _find_needed(program)
+    # The input and what it was moved to, as long as these are whole numbers.
     whole_values = set() if program.types[image] in FLOATS else {image}
     for node in program.nodes.values():
         reads = node.name in needed and any(source in whole_values for source, _ in node.inputs)
@@ -177,6 +184,7 @@ def _only_size(program_fields: Mapping[str, Any], program: AtenProgram, graph: F
     if traced is None:
         return None
     size = traced[2], traced[3]
+    # Such a check lets other sizes fail.
     if any(node.op in _CHECKS for node in program.nodes.values()):
         return size
     if graph.built_size:
@@ -198,6 +206,7 @@ def _read_graph(
         budget: as in Dataflow.
         foreign: why nodes cannot be ported, by name.
     """
+    # Live nodes are those that the outputs need and that depend on an image; all others are constants.
     live = _find_needed(program) & downstream(
         program.nodes, lambda name: _live_inputs(program.nodes, name), program.images
     )
@@ -215,6 +224,7 @@ def _read_graph(
     )
     first, *others = program.images
     further = {name: _graph_input(name, program.sizes(name), None) for name in others}
+    # A tap is the name under which an engine gives a value.
     taps = {source: name for name, source in program.sources.items()}
     walk = begin(flow, _graph_input(first, program.sizes(first), only), arrays, taps.get, further)
     read = partial(_read_node, foreign)
@@ -249,7 +259,12 @@ def _without_size_inputs(nodes: Mapping[str, AtenNode], live: Collection[str]) -
 
 
 def _read_node(foreign: Mapping[str, str], walk: Walk, node: AtenNode) -> Outputs:
-    """Read a node, or raise Unsupported; `foreign` says why nodes cannot be ported, by name."""
+    """Return what a node gives. Raise Unsupported if porter has no op for it, or if its constants differ by
+    image.
+
+    Args:
+        foreign: why nodes cannot be ported, by name.
+    """
     if node.name in foreign:
         raise Unsupported(f"since {foreign[node.name]}")
     nodes = walk.flow.nodes
@@ -263,7 +278,9 @@ def _read_node(foreign: Mapping[str, str], walk: Walk, node: AtenNode) -> Output
 
 
 def _titles_by_module(graph: FileGraph, nodes: Mapping[str, AtenNode]) -> dict[str, str]:
-    """Return the names of a graph's nodes by their modules."""
+    """Return titles for a graph's nodes, by their names: the paths of their modules, and their ops where one
+    module has several.
+    """
     # The second value of the split `chunk` is `chunk:1`, and of the same module.
     owners = {node.name: node.name.partition(":")[0] for node in graph.nodes}
     by_name = {name: nodes[owner] for name, owner in owners.items() if owner in nodes}
@@ -294,11 +311,14 @@ def _graph_input(name: str, sizes: Sizes, only: Size | None) -> GraphInput:
 
 
 def _repeats_for_images(nodes: Mapping[str, AtenNode], node: AtenNode) -> bool:
-    """Return whether an expand, a repeat or a tile does so along the first axis only, or adds one."""
+    """Return whether an expand, a repeat or a tile repeats along the first axis only, or adds one; False for
+    other nodes.
+    """
     if node.op not in ("expand", "repeat", "tile") or not node.sizes or not nodes[node.source[0]].sizes:
         return False
     sizes, before = node.sizes[0], (*nodes[node.source[0]].sizes, ())[node.source[1]]
     return (
+        # All axes but the first are as before; that one had one cell, or is new.
         sizes[1:] == before[-len(sizes) + 1 :]
         and len(before) in (len(sizes) - 1, len(sizes))
         and before[: -len(sizes) + 1] in ((), (1,))
@@ -306,8 +326,9 @@ def _repeats_for_images(nodes: Mapping[str, AtenNode], node: AtenNode) -> bool:
 
 
 def _live_inputs(nodes: Mapping[str, AtenNode], name: str) -> list[str]:
-    """Return the nodes that a node computes with. A constant that is repeated as often as the image's size
-    says is still a constant.
+    """Return the names of the nodes that a node computes with, and whose pixels it depends on: all that it
+    reads, but no sizes, unless it is itself an op of sizes. A constant that is repeated as often as the
+    image's size says so stays a constant.
     """
     sources = [source for source, _ in nodes[name].inputs]
     if nodes[name].op in SIZES:
@@ -316,7 +337,12 @@ def _live_inputs(nodes: Mapping[str, AtenNode], name: str) -> list[str]:
 
 
 def _with_names_of_file(graph: FileGraph, stored: Mapping[str, str]) -> FileGraph:
-    """Return the graph with the state_dict's names of tensors, and taps that can be names of modules."""
+    """Return the graph with the state_dict's names of tensors, and with taps (the names under which engines
+    give values) that can be names of modules too.
+
+    Args:
+        stored: the state_dict's name of each tensor, by the program's.
+    """
 
     def rename(node: FileNode) -> FileNode:
         op = node.op
@@ -330,6 +356,6 @@ def _with_names_of_file(graph: FileGraph, stored: Mapping[str, str]) -> FileGrap
 
 def tap_of(name: str) -> str:
     """Return the name of a value as a tap: torch's modules have attributes, such as `to`, that their parts
-    cannot be named after.
+    cannot be named after. A tap is the name under which an engine gives a value.
     """
     return f"{_TAP}{name}"

@@ -58,9 +58,9 @@ def _parameters(function: Function) -> Mapping[str, Parameter]:
 
 
 def reader_of(function: Function) -> Reader:
-    """Return a reader by a function, or by the class of a call, whose parameter `x` is the op's first value,
-    and `scope` the node that is being read. The function is given values as tensors, sizes as sizes, and only
-    what is not None.
+    """Return the reader of an op by a function, or by the class of a call. Their parameter `x` is the op's
+    first value, and `scope` the node that is being read. The function is given values as tensors, sizes as
+    sizes, and only what is not None. An argument that the op lacks is a ValueError.
 
     An argument that the function does not take is refused by its name, because the op would be another one
     without it.
@@ -75,6 +75,7 @@ def reader_of(function: Function) -> Reader:
             for name, each in node.arguments.items()
             if each is not None
         }
+        # These arguments change no value; only a function that asks for one gets it.
         for name in _IGNORED_ARGUMENTS - parameters.keys():
             arguments.pop(name, None)
         if unknown := [name for name in arguments if name not in parameters]:
@@ -91,11 +92,14 @@ def reader_of(function: Function) -> Reader:
 
 
 def _convert_argument(scope: Scope, name: str, argument: Any) -> Any:
-    """Return an argument with tensors in place of its values, or with numbers in place of sizes of values."""
+    """Return an argument with tensors in place of its values, or, where it states sizes that the program
+    computes, with these sizes.
+    """
     is_list = isinstance(argument, list)
     items = argument if is_list else [argument]
     nodes = scope.walk.flow.nodes
     if name not in OPERANDS and any(_is_size(nodes, item) for item in items):
+        # A constant, whose sizes do not come from the walk.
         if scope.node.name not in scope.walk.flow.live:
             if scope.node.op not in SIZED or not is_list:
                 raise Unsupported("of a constant whose size depends on the input's")
@@ -107,14 +111,15 @@ def _convert_argument(scope: Scope, name: str, argument: Any) -> Any:
 
 
 def _constant_argument_sizes(scope: Scope, name: str, sizes_stated: Sequence[Any]) -> list[Any]:
-    """Return sizes that a program computes and a constant has, or how often they are those of what it
-    repeats.
+    """Return the numbers of an argument of a constant that the program computes: its sizes, or of a `repeat`
+    how often these are those of what it repeats.
     """
     if name not in ("repeats", "dims"):
         return constant_sizes(scope.node, sizes_stated)
     source = first_value(scope.node)
     count = len(scope.node.sizes[0])
     source_sizes = scope.tensor(source).sizes if source else ()
+    # Axes that the repeat adds in front had one cell.
     sizes_before = [*[1] * (count - len(source_sizes)), *source_sizes][-len(sizes_stated) :]
     sizes_after = constant_sizes(scope.node, [None] * count)[-len(sizes_stated) :]
     return [
@@ -135,7 +140,9 @@ def first_value(node: AtenNode) -> NodeOutput | None:
 
 
 def reader_of_row(row: AtenRow) -> Reader:
-    """Return a reader of an op of each number."""
+    """Return the reader of an op that works on each number by itself, which is a row in the table of plain
+    ops.
+    """
 
     def read(walk: Walk, node: AtenNode) -> Outputs:
         """Apply the row's op to the node's value."""

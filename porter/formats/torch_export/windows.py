@@ -68,7 +68,7 @@ class _Convolution(Call):
         return self.x.derive("conv", lambda node: _add_conv(self.x, node, conv, tensors))
 
     def _convolve_constant(self, x: Numbers) -> Numbers:
-        """Return a 1x1 convolution of a constant map."""
+        """Return a 1x1 convolution of a constant map; others are Unsupported."""
         is_plain = self.stride in (1, [1, 1]) and self.padding in (0, [0, 0]) and self.groups == 1
         if not is_plain or self.transposed:
             raise Unsupported("of a constant with strides, pads or groups")
@@ -77,7 +77,9 @@ class _Convolution(Call):
         )
 
     def _convolve_axis(self, kernel: StoredTensor, tensors: Mapping[str, Stored]) -> Tensor:
-        """Return a convolution along one axis, as one of a map of one row."""
+        """Return a convolution along one axis, as one of a map of one row. A plain one without bias may run
+        along the channels of a map instead, where the value is one.
+        """
         if self.transposed or isinstance(self.padding, str):
             raise Unsupported("of 1 axis that is transposed or has pads by a rule")
         (_, stride), (_, dilation), (_, pad) = map(_pair, (self.stride, self.dilation, self.padding))
@@ -91,11 +93,14 @@ class _Convolution(Call):
         by_channels = x.derive(
             "conv", lambda node: conv_along_channels(x.walk, node, x.source, weight, (pad, pad))
         )
+        # Along the channels if the value's axes allow it.
         return by_channels.or_else(in_row)
 
 
 def _kernel_and_tensors(weight: Tensor, bias: Tensor | None) -> tuple[StoredTensor, dict[str, Stored]]:
-    """Return the kernel of a convolution, and its tensors by role."""
+    """Return the kernel of a convolution, and its tensors by role: `kernel` and, if there is one, `bias`.
+    Raise Unsupported if one of them is computed.
+    """
     kernel = weight.walk.weights(weight.source)
     vector = None if bias is None else bias.walk.weights(bias.source)
     if kernel is None:
@@ -125,7 +130,9 @@ def _expect_map(x: Tensor) -> Tensor:
 
 
 def _add_conv(x: Tensor, node: OperatorNode, op: Conv, tensors: Mapping[str, Stored]) -> View | Value:
-    """Add a convolution of a map, or of several maps of each image, and return its value."""
+    """Add a convolution of a map, or of several maps of each image, which then are stacked to one, and return
+    its value.
+    """
     pads = op.convention.pads
     stack = stack_maps(x.walk, node, x.view, op.window, pads)
     conv = x.walk.builder.conv
@@ -209,6 +216,7 @@ def _add_pool(
     x: Tensor, node: OperatorNode, function: Reduced, window: Window, convention: Convention
 ) -> Read:
     """Add a pool of a map, or without pads of several maps of each image, and return its value."""
+    # There are neither pads nor a cut window, which would reach from one stacked map into the next.
     is_plain = not any(convention.pads) and convention.rounding == "floor"
     stack = stack_maps(x.walk, node, x.view, window, convention.pads) if is_plain else None
     pool = x.walk.builder.pool
@@ -219,7 +227,7 @@ def _add_pool(
 
 
 def _adaptive_pool_function(function: Reduced) -> Function:
-    """Return the function of a pool to so many rows and columns."""
+    """Return the function of a pool to so many rows and columns, or to as many of both."""
 
     def pool(x: Tensor, output_size: Sequence[Dim]) -> Tensor:
         """Return the pool of a map to so many rows and columns."""
@@ -232,7 +240,7 @@ def _adaptive_pool_function(function: Reduced) -> Function:
 
 
 def _global_pool_function(function: Reduced) -> Function:
-    """Return the function of a pool of an axis to one number."""
+    """Return the function of a pool of the last axis to one number; to more it is Unsupported."""
 
     def pool(x: Tensor, output_size: Sequence[int]) -> Tensor:
         if output_size != [1]:

@@ -60,7 +60,9 @@ def replace_writes(program: AtenProgram) -> AtenProgram:
 
 
 def _split_updates(program: AtenProgram) -> AtenProgram:
-    """Return the program with each update of a part as what it computes, and a write of that."""
+    """Return the program with each update of a part, such as `x[0] += y`, as two nodes: what it computes, and
+    a write of that into the part.
+    """
     if not any(node.target in _UPDATES for node in program.nodes.values()):
         return program
     kinds = {
@@ -100,6 +102,7 @@ def _name_whole_writes(program: AtenProgram) -> AtenProgram:
         nodes[name] = node = _with_sources(original, names)
         if node.target in _WRITES and node.inputs:
             before = program.nodes[node.source[0]]
+            # A whole value: neither a part of one nor written before.
             if before.op not in VIEWS and before.target not in _WRITES:
                 names[name, 0] = node.source
     # The value has its own name: another one would show it after the write.
@@ -112,7 +115,9 @@ def _name_whole_writes(program: AtenProgram) -> AtenProgram:
 
 
 def _with_sources(node: AtenNode, names: Mapping[NodeOutput, NodeOutput]) -> AtenNode:
-    """Return a node that reads other values in place of those that `names` has."""
+    """Return a node that reads, in its inputs and its arguments, other values in place of those that `names`
+    has.
+    """
 
     def rename(value: Any) -> Any:
         if isinstance(value, Mapping):
@@ -130,6 +135,7 @@ def _make_bases_by_size(program: AtenProgram) -> AtenProgram:
     value only for its type or its sizes: `zeros_like` is what `zeros` makes, where the sizes are known for
     each image. What `empty` makes is written over, so that it may be zeros.
     """
+    # By a node's name, the node that made the value of which it is a part.
     bases: dict[str, str] = {}
     for name, node in program.nodes.items():
         is_part = node.inputs and (node.op in VIEWS or node.target in _WRITES)
@@ -148,7 +154,7 @@ def _make_bases_by_size(program: AtenProgram) -> AtenProgram:
 
 def _make_by_size(node: AtenNode, kind: int | None) -> AtenNode:
     """Return a node that makes a value of one number by its sizes and its ScalarType; `node` itself if it
-    makes another.
+    makes another value, or of unknown sizes.
     """
     plain = node.op.removeprefix("new_").removesuffix("_like")
     op = "zeros" if plain in _EMPTY else plain
@@ -181,7 +187,7 @@ class _FunctionalWriter:
     views: dict[NodeOutput, NodeOutput] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Find the last reads and the types of all values."""
+        """Find the place of each value's last read, and the types of all values."""
         nodes = self.program.nodes
         self.last_reads = {
             source: number for number, node in enumerate(nodes.values()) for source in node.inputs
@@ -190,8 +196,12 @@ class _FunctionalWriter:
         self.types = {source: self.program.types.get(name) for name, source in self.program.sources.items()}
 
     def add(self, number: int, original: AtenNode) -> None:
-        """Add a node; one that writes into a value becomes steps that make a new one. `number` is its place
-        in the program.
+        """Add a node. One that writes into a value becomes steps that make a new one, which is read in place
+        of the value from then on; a copy and a scatter become what they give.
+
+        Args:
+            number: its place in the program.
+            original: the node as the program has it.
         """
         if original.inputs and (original.op in VIEWS or original.target in _WRITES):
             base = self.views.get(original.source, original.source)
@@ -208,6 +218,7 @@ class _FunctionalWriter:
             source = self._write_source(node)
             self._add_alias(node, source)
             slices, base = path
+            # From the innermost part out: each is put into what it was taken from.
             for step in slices:
                 source = self._put_into(node, step, source)
             self.current[base] = source
@@ -239,8 +250,8 @@ class _FunctionalWriter:
         return self._add_node(node, "expand", (source,), {"self": source, "size": sizes_or_own}, sizes)
 
     def _scatter(self, node: AtenNode) -> NodeOutput | None:
-        """Return what a program that writes nothing has in the place of a write; None where porter does not
-        know the part.
+        """Return the value with `src` in place of a part of it, which a program that writes nothing has
+        instead of a write (slice_scatter, select_scatter). Return None where porter does not know the part.
         """
         self._expect_values(node, "self", "src")
         part = StatedFields((name, value) for name, value in node.arguments.items() if name != "src")
@@ -260,7 +271,8 @@ class _FunctionalWriter:
 
     def _slices_to_base(self, number: int, node: AtenNode) -> tuple[list[AtenNode], NodeOutput] | None:
         """Return the slices that a write goes through, the last one first, and the value that they are of;
-        None where the write stays as it is.
+        None where the write stays as it is. It does where the written value would be cast, where a part is
+        unknown or read later by an older view, and where the value is not made by an op.
         """
         source = self._source_of(node)
         part = node.arguments["self"]
@@ -288,7 +300,9 @@ class _FunctionalWriter:
         return source
 
     def _write_source(self, node: AtenNode) -> NodeOutput:
-        """Add the value that stands in the written part afterwards, and return it."""
+        """Add the value that stands in the written part afterwards, expanded to the part's sizes or made of
+        one number, and return it.
+        """
         source = self._source_of(node)
         sizes = node.sizes[0]
         if isinstance(source, tuple):
@@ -306,6 +320,7 @@ class _FunctionalWriter:
         axis = range(len(sizes))[step.arguments.get("dim", 0)]
         cells = _cells(step, sizes) or (0, _END)
         times = _period(step, sizes)
+        # The slice takes all cells between two.
         if times == 1:
             part = source if step.op == "slice" else self._add_axis(node, source, sizes, axis)
             return self._replace_cells(node, value, axis, cells, part)
@@ -324,7 +339,12 @@ class _FunctionalWriter:
         cells: tuple[int, int],
         source: NodeOutput,
     ) -> NodeOutput:
-        """Return a value with `source` in the place of some cells of an axis."""
+        """Return a value with `source` in the place of some cells of an axis: the part before them, `source`,
+        and the part behind. It is `source` alone where this covers all.
+
+        Args:
+            cells: the first one, and the one behind the last, as `_cells` gives them.
+        """
         sizes = self._sizes_of(value)
         start, end = cells
         before = [self._add_slice(node, value, sizes, axis, (0, start))] if start > 0 else []
@@ -346,7 +366,11 @@ class _FunctionalWriter:
     def _add_slice(
         self, node: AtenNode, value: NodeOutput, sizes: Sizes, axis: int, cells: tuple[int, int]
     ) -> NodeOutput:
-        """Return the cells of an axis of known size from a first one to the one before another."""
+        """Add a slice of an axis of known size, and return its value.
+
+        Args:
+            cells: the first one, and the one behind the last.
+        """
         start, end = cells
         left = len(range(int(sizes[axis]))[start:end])
         arguments = {"self": value, "dim": axis, "start": start, "end": end}
@@ -360,7 +384,7 @@ class _FunctionalWriter:
         arguments: Mapping[str, Any],
         sizes: Sizes,
     ) -> NodeOutput:
-        """Add a node in place of a part of `node`, and return its value."""
+        """Add one of the nodes that stand in place of `node`, and return its value."""
         name = f"{node.name}.{len(self.nodes)}"
         self.nodes[name] = AtenNode(
             name, op, inputs, f"aten.{op}.default", arguments, node.module, sizes=(sizes,)
@@ -386,6 +410,7 @@ def _cells(step: AtenNode, sizes: Sizes) -> tuple[int, int] | None:
             return None
         if isinstance(size, int):
             start, end, _ = slice(start, end).indices(size)
+        # Of an open size only the whole axis is known.
         elif (start, end) != (0, _END):
             return None
     if start >= end:
@@ -394,8 +419,8 @@ def _cells(step: AtenNode, sizes: Sizes) -> tuple[int, int] | None:
 
 
 def _period(step: AtenNode, sizes: Sizes) -> int:
-    """Return how far the cells that a slice takes lie from each other: 1 for those between two, 2 for every
-    second one of all; 0 where porter does not know how to write into them.
+    """Return how far the cells that a slice takes lie from each other: 1 for all cells between two, 2 for
+    every second cell of the axis, and so on. Return 0 where porter does not know how to write into them.
     """
     times = step.arguments.get("step", 1)
     size = sizes[step.arguments.get("dim", 0)]
@@ -404,4 +429,5 @@ def _period(step: AtenNode, sizes: Sizes) -> int:
     if not isinstance(times, int) or not isinstance(size, int) or times < 1 or size % times:
         return 0
     cells = range(size)[slice(step.arguments.get("start"), step.arguments.get("end"), times)]
+    # porter knows one of every `times` cells along the whole axis, and no other.
     return times if len(cells) == size // times else 0
