@@ -133,7 +133,13 @@ def _combine_with_constant(walk: Walk, node: OperatorNode, view: View, step: _St
 
 
 def _combine_with_array(walk: Walk, node: OperatorNode, view: View, step: _Step) -> View:
-    """Combine a value and a stored array that has a number of its own in each place."""
+    """Combine a value and a stored array that has a number of its own in each place, and return the view. An
+    added vector along the channels is the bias of the layer just before; a value that is subtracted from the
+    array becomes an added opposite.
+
+    Raises:
+        Unsupported: the array is divided by the value, or has more axes.
+    """
     kind, constant, is_first = step
     numbers = walk.constant_shape(constant) or ()
     if view.axes is not None and len(numbers) > len(view.axes):
@@ -231,7 +237,12 @@ def _inverse_array(kind: str, array: Numbers) -> Numbers:
 
 
 def combine_values(walk: Walk, node: OperatorNode, kind: str, sources: Sequence[Source]) -> View:
-    """Combine several values, whose axes must be the same or stretch to each other."""
+    """Combine several values, whose axes must be the same or stretch to each other, and return the view. A
+    sum, a mean or an extreme of one value is that value.
+
+    Raises:
+        Unsupported: the axes are others, or no op combines so many values by this kind.
+    """
     sources = _values_before_stretch(walk, sources)
     aligned = walk.align_values(sources)
     if aligned is None and (kind in _OF_VALUES or (kind == "Sub" and len(sources) == 2)):
@@ -324,8 +335,10 @@ def _combine_with_numbers(walk: Walk, node: OperatorNode, value: Value, step: _S
     if len(numbers) == 1 and kind in ("Max", "Min", "Pow"):
         return _combine_with_number(walk.builder, node.name, value, step, numbers.item())
     if kind in ("Max", "Min") or (kind == "Div" and not is_first):
+        # these ops take two values: the constant becomes 0 * value + numbers
         constant_value = walk.builder.affine(f"{node.name}:constant", value, (0.0,), numbers)
         return walk.builder.add(node.name, _OF_VALUES[kind], constant_value, value)
+    # the others are value * scale + offset
     scale = np.ones(1)
     offset = np.zeros(1)
     match kind:
@@ -354,6 +367,7 @@ def _combine_with_number(builder: Builder, name: str, value: Value, step: _Step,
         return _power(builder, name, value, number)
     if number <= 0:
         raise Unsupported("of a value and a constant")
+    # number ** value is exp(log(number) * value)
     return builder.chain(name, value, (ops.Affine((math.log(number),), (0.0,)), ops.Exp()))
 
 
@@ -398,6 +412,7 @@ def prelu(walk: Walk, node: OperatorNode, source: Source, alpha: NodeOutput) -> 
     if _is_per_channel(walk, view, alpha):
         return _apply_per_channel(walk, node, view, ops.PRelu(), {"alpha": origin})
     array = walk.as_array(f"{node.name}:array", view)
+    # slopes * min(x, 0) + max(x, 0)
     below = walk.builder.clip(f"{node.name}:below", array.value, high=0.0)
     scaled = combine_stored_array(walk, f"{node.name}:slopes", "Mul", below, alpha)
     above = walk.builder.add(f"{node.name}:above", ops.Relu(), array.value)
@@ -570,6 +585,7 @@ def instance_norm(
     neutral = {
         role
         for role, each in numbers.items()
+        # gamma is 1, and beta 0
         if each is not None and each.size == groups and np.all(each == (role == "gamma"))
     }
     names = _vector_names(walk, view, {role: each for role, each in tensors.items() if role not in neutral})

@@ -75,7 +75,12 @@ def take_apart(
     walk: NodeWalk[N], node: N, stated_by: Callable[[NodeWalk[N], N], Stated] = stated_by_inputs
 ) -> Read:
     """Read a SpaceToBatchND of a map, a block and pads: return the map, marked for the window behind it as
-    taken apart.
+    taken apart. Raises Unsupported if the nodes behind it are something else than an atrous convolution or
+    pool.
+
+    Args:
+        stated_by: gives the block, and the pads or crops, of a node; those of this node and of the ones that
+            put the map together again.
     """
     inside, ends, axis = _nodes_until_together(walk, node)
     source: Source = node.source

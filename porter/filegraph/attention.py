@@ -167,7 +167,10 @@ def _match_heads(
 
 
 def _first_channel(tokens: Array, heads: Array) -> int | None:
-    """Return the first of the channels of tokens that heads are side by side; None if they are none."""
+    """Return where, among the channels of `tokens`, those of `heads` begin, if these stand there side by
+    side, one head's after the other's; otherwise None. Both are arrays of the same numbers, which tell cells
+    apart.
+    """
     *outer, count, rows, channels = heads.shape
     if tokens.shape[:-1] != (*outer, rows):
         return None

@@ -189,6 +189,7 @@ class View:
         if wanted and wanted[0] == 1 and total == batch * product(wanted):
             wanted[0] = batch  # a graph for one image, whose batch is free in the port
         pieces = [piece for axis in self.known_axes for piece in axis]
+        # an only image counts as one cell, but has to stand in one of the new axes
         only = next((index for index, piece in enumerate(pieces) if piece.size == ONLY), None)
         if only is not None and wanted:
             cells_before = product(piece.size for piece in pieces[:only])
@@ -232,8 +233,8 @@ class Aligned:
 
 
 def shrink_repeated_axes(views: Sequence[View]) -> list[View]:
-    """Return tensors of as many axes. An axis that is only repeated in one of them gets one cell there, if
-    another one has numbers of its own along it.
+    """Return views of as many axes, before an op combines them. An axis that is only repeated in one of them
+    gets one cell there, if another one has numbers of its own along it: the op stretches it.
     """
     own_positions = [
         {

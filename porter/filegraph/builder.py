@@ -145,8 +145,11 @@ class Builder:
         tensors: Tensors | None = None,
         tap: str | None = None,
     ) -> Value:
-        """Add one node, and return its value. `tap` is as in FileNode. A value that follows one of unknown
-        shape has no shape.
+        """Add one node, and return its value. An op that does not fit its inputs becomes foreign, and a value
+        that follows one of unknown shape has no shape.
+
+        Args:
+            tap: the framework's name for the value, as in FileNode.
         """
         shape = None
         shapes = [value.shape for value in values if value.shape is not None]
@@ -207,9 +210,13 @@ class Builder:
     def _whole_map_window(
         self, name: str, value: Value, window: Window, convention: Convention
     ) -> tuple[Value, Window, Convention] | None:
-        """Return a map and a window as they stand; for a map that is taken apart, the whole map, with the
-        pads that it was taken apart with, and the dilated window over it. None if the window has a stride or
-        pads of its own. `name` is of the pads.
+        """Return the map, the window and the convention of a windowed layer. They are those given, but for a
+        map that the file takes apart into images (`Value.apart`): of that the whole map with the pads that it
+        was taken apart with, and the window dilated. None if the window over such a map has a stride or pads
+        of its own.
+
+        Args:
+            name: of the pad layer.
         """
         if value.apart is None:
             return value, window, convention
@@ -400,6 +407,7 @@ class Builder:
         scale = np.ones(1)
         offset = np.zeros(1)
         node = self.nodes.get(value.node)
+        # backwards: what an earlier step adds is multiplied by the later steps' scales
         while node is not None and isinstance(node.op, ops.Affine):
             offset, scale = offset + scale * node.op.offset, scale * node.op.scale
             node = self.nodes.get(node.inputs[0])
@@ -494,7 +502,9 @@ class Builder:
         return value if value.node in self.nodes else self.add("output", ops.Identity(), value)
 
     def finish(self, outputs: Iterable[Value]) -> FileGraph:
-        """Return the graph of the nodes that lead to `outputs`."""
+        """Return the graph of the nodes that lead to `outputs`. Of these, several that are one attention
+        become one op; inputs that they do not read are left out.
+        """
         ends = tuple(self.output(value).node for value in outputs)
         graph = FileGraph(tuple(self.nodes.values()), ends, self.channels, self.size, axes=self.axes)
         leading = graph.leading_to(ends)

@@ -312,8 +312,8 @@ def _floor_sum(terms: Mapping[_Product, _Factor]) -> Any:
 
 
 def exact_size(number: Dim) -> Dim:
-    """Return a size of which no positive part is rounded. It replaces the size of an axis only where the
-    exact one fits: then the division left nothing.
+    """Return a size in which no quotient is rounded, but for those that are subtracted. It replaces the size
+    of an axis only where the exact one fits: then the division left nothing.
 
     Raises:
         Undecided: the sum of its parts is not whole.

@@ -247,7 +247,9 @@ class FileGraph:
         return self._shapes(self.size)[0]
 
     def _shapes(self, size: Size) -> tuple[Mapping[str, Shape], list[FileNode]]:
-        """Return the shapes of the values that have one, and the nodes that do not take theirs."""
+        """Return the shapes of values by name, as far as the input's size tells them, and the nodes whose op
+        refuses the shapes of what it reads.
+        """
         shapes = input_shapes(self, size)
         refused: list[FileNode] = []
         for node in self.nodes:

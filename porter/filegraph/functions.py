@@ -284,7 +284,7 @@ def log_sum_exp(x: Tensor, axes: Axes, keep: bool = False) -> Tensor:
 
 def norm(x: Tensor, order: float, axes: Axes, keep: bool = False) -> Tensor:
     """Compute the norm of an order along axes: for 1 the sum of sizes, for infinity the largest size, for
-    others the root of a sum of powers.
+    others the root of a sum of powers. Raises Unsupported for other orders of 0 and below.
     """
     if order == 2:
         return x.reduce("norm", axes, keep)

@@ -92,8 +92,11 @@ def gather_cells(
 
 
 def _shuffle(view: View, axis: int, cells: Sequence[int]) -> View | None:
-    """Take all cells of an axis in the order of a channel shuffle, which takes one of each group at a time,
-    by reshapes; return None if they have another order.
+    """Take all cells of an axis by reshapes, if their order is that of a channel shuffle, which takes one of
+    each group at a time; return None for another order.
+
+    Args:
+        cells: all places of the axis, in the wanted order.
     """
     sizes = view.sizes or ()
     count = len(cells)
@@ -320,7 +323,9 @@ def stack(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) 
 
 
 def _stack_as_channels(walk: Walk, node: OperatorNode, views: Sequence[View], axis: int) -> View | None:
-    """Stack values of one shape along a new axis, by concatenating their channels; return None for others."""
+    """Stack values of one shape along a new axis, by concatenating their channels; return None if they are no
+    maps or features with axes in one order, or have other channels.
+    """
     names = walk.views.common_axis_names(views)
     if names is None or len({view.value.channels for view in views}) > 1:
         return None

@@ -140,6 +140,10 @@ def interleave(walk: Walk, node: OperatorNode, source: Source, axis: int, times:
 def expand(walk: Walk, node: OperatorNode, source: Source, sizes: Sequence[Dim]) -> Repeated:
     """Repeat axes of one cell to these sizes, which are those of the tensor's last axes; -1 and 1 keep an
     axis. A constant may get axes before its own.
+
+    Raises:
+        Unsupported: the sizes are of more axes than a value has, or an axis of several cells would get other
+            ones.
     """
     own = walk.known_sizes(source)
     is_value = walk.is_live(source)
@@ -148,6 +152,7 @@ def expand(walk: Walk, node: OperatorNode, source: Source, sizes: Sequence[Dim])
     if len(sizes) > len(own):
         raise Unsupported("to more axes")
     wanted = [*own[: len(own) - len(sizes)], *sizes]
+    # how often each axis is repeated
     times: list[Dim] = [size if old == 1 and size != -1 else 1 for size, old in zip(wanted, own, strict=True)]
     if any(size not in (-1, 1, old) for size, old in zip(wanted, own, strict=True) if old != 1):
         raise Unsupported(f"of {sizes_text(own)} to {sizes_text(wanted)}")

@@ -119,7 +119,9 @@ def node_titles(paths: Mapping[str, tuple[str, ...]], ops: Mapping[str, str]) ->
 
 
 def _scope(node: FileNode, computed: Collection[str]) -> str:
-    """Return the scope that a node's own tensors share: `Conv1` of `Conv1/kernel` and `Conv1/bias`."""
+    """Return the scope that a node's own tensors share: `Conv1` of `Conv1/kernel` and `Conv1/bias`. It is
+    empty for a node without tensors, with tensors of several scopes, and that porter has no op for.
+    """
     if isinstance(node.op, Foreign):
         return ""
     # ONNX models of torch have torch's names.

@@ -259,7 +259,9 @@ def _pad_axes(
 def extend(
     walk: Walk, node: OperatorNode, source: Source, pairs: Mapping[int, tuple[Dim, Dim]], mode: Mode
 ) -> View:
-    """Pad the rows and columns of a map by cells of its own, such as reflected ones."""
+    """Pad the rows and columns of a map by cells of its own, such as reflected ones. Raises Unsupported for
+    other axes than these, and for values that are no maps.
+    """
     view = walk.try_lay_out(source)
     names = walk.views.axis_names(view)
     if names is None:
@@ -304,7 +306,9 @@ def _flip_axis(walk: Walk, node: OperatorNode, view: View, position: int) -> Vie
 
 
 def roll(walk: Walk, node: OperatorNode, source: Source, shifts: Mapping[int, int]) -> View:
-    """Move the cells of axes on, and those at the end to the start."""
+    """Move the cells of axes on, and those at the end to the start. Raises Unsupported for the batch, and for
+    axes of open size.
+    """
     view = walk.array(source)
     rank = len(view.known_axes)
     sizes = view.known_sizes

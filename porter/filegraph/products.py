@@ -457,6 +457,7 @@ def with_kernel(walk: Walk, node: OperatorNode, source: Source, equation: Equati
         flat = walk.as_array(f"{name}:taken", flat)
     if not walk.views.has_channels(flat, -1):
         raise Unsupported("over other axes than the channels")
+    # a kernel's axes that the value has too are summed: they are the layer's inputs, I
     tensors = {"kernel": Stored(kernel.name, "".join("I" if axis in x else "O" for axis in second))}
     if kernel.bias is not None:
         tensors["bias"] = Stored(kernel.bias, "O" * len(units))
@@ -466,8 +467,11 @@ def with_kernel(walk: Walk, node: OperatorNode, source: Source, equation: Equati
 
 
 def _multiply_by_groups(walk: Walk, name: str, view: View, equation: Equation, kernel: Kernel) -> View:
-    """Multiply by a kernel for each place of some axes, which stay: a convolution of single cells, where
-    these places are the groups.
+    """Multiply by a kernel for each place of some axes, which the result keeps, and return the view: a
+    convolution of single cells, where these places are the groups.
+
+    Raises:
+        Unsupported: it is another product.
     """
     x, second, result = equation
     groups, others, units, summed = equation.shared, equation.free, equation.units, equation.summed
@@ -487,7 +491,13 @@ def _multiply_by_groups(walk: Walk, name: str, view: View, equation: Equation, k
 
 
 def _einsum_of_values(walk: Walk, node: OperatorNode, equation: Equation, sources: Sequence[Source]) -> View:
-    """Add an einsum of two values, as a matrix product of them with their axes in order."""
+    """Add an einsum of two values, as a matrix product of them with their axes in order, and return the view.
+    Axes that one operand has alone and the result lacks are summed before; if nothing else is summed, the
+    product is one of numbers.
+
+    Raises:
+        Unsupported: the axes of the result are others, or the operands share none that it keeps.
+    """
     first_view, second_view = (walk.try_lay_out(source) for source in sources)
     first, second, result = equation
     x, left = _sum_unwanted(walk, node, first_view, first, {*second, *result})

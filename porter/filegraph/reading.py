@@ -97,7 +97,13 @@ def _further_input(name: str, image: GraphInput) -> FurtherInput:
 def read_nodes(
     walk: NodeWalk[N], reader_of: Callable[[str], Reader[N] | None], moves_are_nodes: bool = False
 ) -> None:
-    """Read all nodes of a graph into its `walk`; a node that porter has no op for becomes foreign.
+    """Read all nodes of a graph into its `walk`, each by the reader of its op; a node that porter has no op
+    for becomes foreign, and one that is computed from constants is none.
+
+    Args:
+        reader_of: gives the reader of an op; None if porter has none.
+        moves_are_nodes: a reshape and the like becomes a node at once, not only where an op needs the moved
+            value.
 
     Args:
         reader_of: gives the reader of an op.
@@ -166,8 +172,8 @@ def _read_node(walk: NodeWalk[N], node: N, reader: Reader[N]) -> Outputs:
 
 
 def read_pattern(walk: Walk, node: OperatorNode) -> View | None:
-    """Add the layer whose last op is this node, if several ops are one layer, and return its view; otherwise
-    None. Its tensors are along the channels.
+    """Add the layer whose last op is this node, if this and the ops before it are one layer, and return its
+    view; otherwise None.
     """
     for layer in layers_by_kind().get(walk.flow.kind(node), ()):
         captures = walk.flow.match(node, layer.pattern)

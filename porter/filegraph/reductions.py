@@ -161,6 +161,7 @@ def softmax(
         view = walk.try_lay_out(source)
         parts = _channel_parts(walk, node, view, *positions)
         if len(parts) == 2 and isinstance(op, Softmax):
+            # a softmax of a and b is sigmoid(a - b) and sigmoid(b - a)
             difference = walk.builder.subtract(f"{node.name}:difference", *(part.value for part in parts))
             opposite = walk.builder.negative(f"{node.name}:opposite", difference)
             shares = [

@@ -40,8 +40,8 @@ class Stack:
 
 
 def stack_maps(walk: Walk, node: OperatorNode, view: View, window: Window, pads: Pads) -> Stack | None:
-    """Stack the maps of a view whose first axis has more than the images; return None for others, and if they
-    cannot be stacked.
+    """Stack the maps of a view whose first axis counts several maps of each image, so that one window runs
+    over all of them; return None for other views, and if the maps cannot be stacked.
     """
     maps = _several_maps(walk, view)
     if maps is None:

@@ -77,7 +77,11 @@ def transposed_conv_cuts(window: Window, sizes: Sequence[Dim], wanted: Sequence[
 
 
 def resize_rule(linear: bool, half: bool, ends: bool) -> Resize:
-    """Return how a resize computes its cells (core/kernels/image/).
+    """Return how a resize computes its cells (core/kernels/image/), with neither a scale nor a size.
+
+    Args:
+        linear: it is a bilinear one, otherwise it takes the nearest cell.
+        half, ends: its flags half_pixel_centers and align_corners.
 
     Args:
         half, ends: its flags half_pixel_centers and align_corners.

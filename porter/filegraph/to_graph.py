@@ -92,7 +92,9 @@ def _rename_to_paths(file: FileGraph, paths: Mapping[str, str]) -> Graph:
 
 
 def _known_shapes(graph: Graph, file: FileGraph, titles: Mapping[str, str]) -> Mapping[str, Shape]:
-    """Return the shapes of all values. `titles` are the file's names of paths, for the MappingError."""
+    """Return the shapes of all values. `titles` are the file's names of paths, for the MappingError. Raises
+    MappingError if an op does not take what it gets.
+    """
     try:
         return shapes(graph, file.size)
     except GraphError as error:
@@ -131,7 +133,7 @@ def _mark_calls(
     graph: Graph, tensors: Mapping[str, Mapping[str, Stored]], shape_of: Mapping[str, Shape]
 ) -> Graph:
     """Return the graph with nodes marked as calls of one layer (`shares`) if the file has the same tensors
-    for them.
+    for them. The first of them has the tensors.
 
     Args:
         tensors, shape_of: the file's tensors by role, and the shape, of every path.

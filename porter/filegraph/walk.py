@@ -127,6 +127,7 @@ class NodeWalk(Generic[N]):
 
         Raises:
             Unsupported: it is a constant.
+            GraphError: the node that should give it does not exist.
         """
         if isinstance(source, View):
             return source

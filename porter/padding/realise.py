@@ -239,7 +239,10 @@ def _fronts(
 
 
 def _with_skipped_pads(site: Site, pads: Pads, capabilities: Capabilities) -> Iterator[Realisation]:
-    """Yield realisations with larger pads that are the same on both sides, of which a part is skipped."""
+    """Yield realisations whose layer pads both sides alike, by the larger pad, and leaves out what one side
+    then has too much: a convolution by zeros around its kernel, a pool by running at stride 1 and not keeping
+    some windows. The caller finds out which of them are exact.
+    """
     (top, bottom, left, right), window = pads, site.window
     rows, columns = max(top, bottom), max(left, right)
     symmetric = rows, rows, columns, columns

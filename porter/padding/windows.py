@@ -262,7 +262,9 @@ def sizes_to_try(window: Window, axis: int, size: int | None) -> Iterable[int]:
 
 
 def _expect_cells(name: str, numbers: object, length: int, least: int) -> None:
-    """Expect a tuple of so many whole numbers, from `least` to LARGEST."""
+    """Expect a tuple of so many whole numbers, from `least` to LARGEST. Raises PaddingError for anything
+    else.
+    """
     are_cells = (
         isinstance(numbers, tuple)
         and len(numbers) == length

@@ -101,7 +101,9 @@ def expand_steps(
 
 
 def trained_conventions(member: Member) -> dict[str, Convention]:
-    """Return the convention of training by path, for every site that the zoo's `padding_as_trained` names."""
+    """Return the convention of training by path, for every site that the zoo's `padding_as_trained` names;
+    nothing if it names none.
+    """
     rules = member.zoo.padding_as_trained
     if not rules:
         return {}
@@ -148,8 +150,12 @@ def graphs_of_other_variants(member: Member) -> Iterator[Graph]:
 def _expand_or_reuse(
     member: Member, options: Mapping[str, Value], as_trained: bool, most: int = MAX_USES
 ) -> Expanded:
-    """Return the graph of a member; one that the recipe keeps if it was expanded with the same variables and
-    rules of padding.
+    """Return the graph of a member, not yet checked against its zoo; one that the recipe keeps if it was
+    expanded with the same variables and rules of padding.
+
+    Raises:
+        RecipeError: a step is wrong; the message names the variant and the zoo.
+        TooLarge: it has more than `most` nodes.
     """
     recipe, variant, zoo = member
     zoo = zoo.of(variant)

@@ -255,7 +255,9 @@ def _variable(name: str, variables: Variables) -> Value:
 
 
 def _compile_arithmetic(node: ast.BinOp) -> Compute:
-    """Return the function that computes an operation of two numbers."""
+    """Return the function that computes an operation of two numbers. It raises RecipeError for other values,
+    for a division by zero, and for too large a result.
+    """
     left = _compile_tree(node.left)
     operate = _ARITHMETIC[type(node.op)]
     right = _compile_tree(node.right)
@@ -310,7 +312,9 @@ def _compile_comparison(node: ast.Compare) -> Compute:
 
 
 def _item(values: Value, index: Value) -> Value:
-    """Return the element of a list, or the letter of a word, at an index."""
+    """Return the element of a list, or the letter of a word, at an index. Raises RecipeError for other
+    values, and for an index outside.
+    """
     if not isinstance(values, tuple | str):
         raise RecipeError(f"only lists and words can be indexed, got {_show(values)}")
     if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(values):

@@ -238,7 +238,11 @@ def _assemble_with_base(source: RecipeSource, base: Recipe) -> RecipeSource:
 def _expect_variable_names(
     source: RecipeSource, location: Location, values: Mapping[str, Any], taken: Mapping[str, str]
 ) -> None:
-    """Refuse names of variables that the language has, or that are taken."""
+    """Refuse names of variables that the language has, or that are taken.
+
+    Args:
+        taken: what each name that is not free is, such as "an option".
+    """
     faults, rename = Faults(), "give it another name"
     for name, value in values.items():
         with faults.collect(), source.at((*location, name), key=True):

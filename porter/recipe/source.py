@@ -284,7 +284,9 @@ class _YamlReader:
 
 
 def _read_scalar(path: Path, node: yaml.ScalarNode, kind: str) -> Any:
-    """Return the value of a scalar, by YAML 1.2's core rules."""
+    """Return the value of a scalar, by YAML 1.2's core rules. Raises RecipeError for a text that is no value
+    of its kind, such as NaN.
+    """
     try:
         if kind == "str":
             return float(node.value) if not node.style and _FLOAT.fullmatch(node.value) else node.value

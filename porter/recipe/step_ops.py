@@ -67,7 +67,11 @@ class Attributes:
     written: Callable[[str], str]
 
     def read(self, key: str) -> Any:
-        """Return an attribute converted as its kind says."""
+        """Return an attribute converted as its kind says; of a `pad`, the convention.
+
+        Raises:
+            RecipeError: its value is of another kind; with the place where it is written.
+        """
         kind, value = ATTRIBUTES[self.operation][key].kind, self.values[key]
         if kind is PAD:
             try:

@@ -224,7 +224,9 @@ class Unrolling:
         )
 
     def _add_branch(self, steps: Sequence[RecipeStep], around: _Surroundings) -> str:
-        """Add the nodes of a branch, and return the path of its output."""
+        """Add the nodes of a branch, and return the path of its output. Raises RecipeError if no step of it
+        adds one.
+        """
         output = self._add_steps(steps, around)
         if output == around.entry:
             raise RecipeError(

@@ -110,7 +110,15 @@ def _read_rules(
     scope: str,
     prefixes: tuple[PlacedText, ...],
 ) -> Iterator[NameRule]:
-    """Yield the rules of a table, and those of its scopes, each with the prefixes around it."""
+    """Yield the rules of a table, and those of its scopes, the tables under keys that end with `/`.
+
+    Args:
+        scope: the keys around the table, with which its patterns begin.
+        prefixes: the prefixes around it, with which its names begin.
+
+    Raises:
+        RecipeError: a pattern, a name or a transform is wrong; with its place.
+    """
     if not isinstance(table, dict):
         raise RecipeError("a scope must be a table of names", where=source.where(location))
     if PREFIX in table:

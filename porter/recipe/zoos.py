@@ -179,8 +179,9 @@ class Zoos(Mapping[str, Zoo]):
         return chain[-1]
 
     def _assemble(self, name: str, parent: Zoo | None) -> RecipeSource:
-        """Return all that is said of a zoo: its section, then its file's group for this architecture, then
-        what the file says of all architectures.
+        """Return all that is said of a zoo, as one source: its section, then its file's group for this
+        architecture, then what the file says of all architectures, and the words that it shares with the zoo
+        that it extends. What comes first counts.
         """
         home, architecture = (ZOOS, name), self._document.architecture
         parts = [SourcePart(home, self._source, home)]
@@ -367,6 +368,7 @@ def _inherit(own: Zoo, parent: Zoo) -> Zoo:
     inherited: dict[str, Any] = {}
     for key in _INHERITED_KEYS:
         own_value, parents_value = getattr(own, key), getattr(parent, key)
+        # rules are tried in their order; a zoo's own variants replace the parent's
         if isinstance(own_value, tuple) and key != "only":
             inherited[key] = (*own_value, *parents_value)
         elif isinstance(own_value, dict):

@@ -107,7 +107,13 @@ def with_blocks(root: Group) -> Group:
 
 
 def _places(group: Group, outer: str | None, prefix: str) -> Iterator[tuple[str, tuple[str | None, str]]]:
-    """Yield the uses of blocks: each block with the block around it, and the use's path there."""
+    """Yield, for each use of a block within a group, the block's name, and where it is used: in which other
+    block, None outside of all, and under which path there.
+
+    Args:
+        outer: the block around the group.
+        prefix: the beginning of paths in it.
+    """
     for member in group.members:
         if isinstance(member, Group):
             path = f"{prefix}{member.name}"

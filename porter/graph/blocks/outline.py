@@ -81,6 +81,16 @@ def outline(graph: Graph, names: Mapping[str, str]) -> Group:
 
 
 class _Outline:
+    """The grouping of one graph's nodes by their order and their layers' names.
+
+    Attributes:
+        nodes: in the order in which they run.
+        readers: the number of nodes that read each value; an output is read once more.
+        labels: the parts of each layer's name that says more than its op, without those that all have.
+        around: how many parts at the beginning of these names all have.
+        units: frequent chains, see `_frequent_units`.
+    """
+
     def __init__(self, graph: Graph, names: Mapping[str, str]) -> None:
         order = in_order(
             graph.outputs, lambda path: graph.by_path[path].inputs if path in graph.by_path else ()
@@ -261,6 +271,9 @@ class _Outline:
     def _leaves(self, nodes: Sequence[Node], depth: int) -> list[Leaf | Group]:
         """Return nodes by the rest of their layers' names, and frequent chains as groups. A node without a
         name of its own is named after its op and what it follows.
+
+        Args:
+            depth: how many parts of the layers' names the groups around them have used.
         """
         by_name: dict[str, str] = {}
         members: list[Leaf | Group] = []

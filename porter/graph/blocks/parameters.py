@@ -143,8 +143,9 @@ class Arguments:
         return sorted(names, key=lambda name: (name == "channels") != (_NAMES.get(slot) == "channels"))
 
     def _expressions_for(self, slot: str) -> Iterator[tuple[str, tuple[str, ...], Vector]]:
-        """Yield expressions that could give a slot's values: names, products of two, multiples and
-        quotients.
+        """Yield expressions that could give a slot's values, the likeliest first: names of arguments,
+        products of two, multiples and quotients. Each comes as its text, the arguments that it reads, and its
+        value in each use.
         """
         vectors = {**self.given, **self.derived}
         names = self._argument_names(slot)
@@ -204,7 +205,7 @@ class Arguments:
 
     def _simple_conditions(self) -> Iterator[tuple[str, tuple[str, ...], dict[int, bool]]]:
         """Yield the simplest conditions: flags, and comparisons of a number with one of its values or another
-        number.
+        number. Each comes as its text, the arguments that it reads, and whether it holds in each use.
         """
         vectors = {**self.given, **self.derived}
         numbers = {

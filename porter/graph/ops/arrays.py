@@ -237,7 +237,7 @@ class Attention(Op, name="attention"):
     def shape(self, *inputs: Shape) -> Shape:
         shapes = [expect_known_channels(expect_array(shape)) for shape in inputs]
         query, key, value = shapes if len(shapes) == 3 else [inputs[0]] * 3
-        parts = 1 if len(shapes) == 3 else 3
+        parts = 1 if len(shapes) == 3 else 3  # one array has queries, keys and values in its channels
         outer = stretched_sizes([query[:-2], key[:-2], value[:-2]])
         fits = outer is not None and may_be_equal([query[-1], key[-1]]) and may_be_equal([key[-2], value[-2]])
         has_heads = not any((each[-1] or 0) % (parts * self.heads) for each in (query, value))

@@ -107,6 +107,7 @@ class Crop(AtEnds, KeepsSign):
         sizes = list(inputs[0])
         for axis, (before, after) in self.ends.items():
             size = sizes[axis]
+            # a last step that is not whole still begins at a cell: rounded up
             sizes[axis] = None if size is None else max(-((before + after - size) // self.step), 0)
         if 0 in sizes:
             raise GraphError(f"nothing is left of {shape_text(inputs[0])}", next=LARGER)

@@ -44,7 +44,9 @@ def _split_number(step: YamlStep) -> tuple[str, int | None]:
 
 
 def _is_next(before: YamlStep, step: YamlStep) -> bool:
-    """Return whether a step's number is the next one, and its kind and stem are the same."""
+    """Return whether a step goes on after another: its number is the next one, its kind and stem are the
+    same, and it reads the step before it.
+    """
     (stem, number), (next_stem, next_number) = _split_number(before), _split_number(step)
     return (
         _kind(before) == _kind(step)

@@ -143,8 +143,11 @@ class BlockTemplate:
     def _write_steps(
         self, name: str, kinds: Mapping[str, Mapping[str, Any]], order: Sequence[str]
     ) -> list[YamlStep]:
-        """Return the lines of one step: several if it is of several kinds, each with the `when` of its
-        uses.
+        """Return the lines of one step: several if it is of several kinds, each with the `when` of its uses.
+
+        Args:
+            kinds: the arguments to write, by the kinds that the step has in different uses.
+            order: the names of all steps.
         """
         lines: list[YamlStep] = []
         for kind, written in kinds.items():
@@ -162,7 +165,12 @@ class BlockTemplate:
         return lines
 
     def _condition(self, at: Sequence[int], word: str, name: str, among: Sequence[int] | None = None) -> str:
-        """Return an expression that holds in the uses `at`, and not in the others of `among` (all uses)."""
+        """Return an expression that holds in the uses `at`, and not in the others of `among` (all uses).
+
+        Args:
+            word: the name of an argument that is added if there is no such expression.
+            name: the step that the condition is for.
+        """
         holds_in = {i: i in at for i in (range(len(self.uses)) if among is None else among)}
         return self.arguments.condition(holds_in, word, _as_word(name)).replace(" * ", "*")
 
