@@ -130,7 +130,10 @@ def _has_open(sizes: Iterable[Dim]) -> bool:
 
 
 def put_together(walk: Walk, node: OperatorNode) -> Read:
-    """Read a BatchToSpaceND: return the value that the nodes inside have given of the whole map."""
+    """Read a BatchToSpaceND: return the value that the nodes before it have given of the whole map, since
+    those have computed with it as it is. Raises Unsupported if these nodes do not begin with a
+    SpaceToBatchND.
+    """
     if node.source[0] not in walk.apart:
         raise Unsupported("behind something else than a convolution")
     return walk.view(node.source)
@@ -180,14 +183,18 @@ def _nodes_until_together(walk: NodeWalk[N], node: N) -> tuple[dict[str, N], lis
 
 
 def _expect_one_value(walk: NodeWalk[N], node: N, inside: Mapping[str, N]) -> None:
-    """Expect that nodes read no other value than a node's and each other's."""
+    """Expect that the nodes `inside`, which compute with what `node` gives, read no other value of the
+    network than that and each other's. Raises Unsupported if they do.
+    """
     sources = {source for each in inside.values() for source in each.inputs} - {(node.name, 0)}
     if any(walk.is_live(source) for source in sources if source[0] not in inside):
         raise Unsupported("before an op of several values")
 
 
 def _added_axis(added: Collection[float | None]) -> int | None:
-    """Return whether the added axis is the rows or the columns of a map, as 1 or 2; None if none is added."""
+    """Return whether the added axis is the rows or the columns of a map, as 1 or 2; None if none is added.
+    Raises Unsupported if it is another axis, or one of several.
+    """
     if not added:
         return None
     axis = next(iter(added)) if len(added) == 1 else None

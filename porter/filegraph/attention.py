@@ -94,7 +94,11 @@ def _match_attention(
 
 
 def _joins_heads(op: object, numbers: Array) -> bool:
-    """Return whether an op puts heads, which are the third last axis, beside each other as channels."""
+    """Return whether an op puts heads, which are the third last axis, beside each other as channels.
+
+    Args:
+        numbers: an array of the op's input that tells its cells apart, heads x tokens x channels at its end.
+    """
     *outer, heads, tokens, width = numbers.shape
     joined = _apply_move(op, numbers)
     wanted = numbers.swapaxes(-3, -2).reshape(*outer, tokens, heads * width)

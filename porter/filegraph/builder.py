@@ -490,7 +490,9 @@ class Builder:
         return self.add(name, ops.PadChannels(*channels), value) if any(channels) else value
 
     def chain(self, name: str, value: Value, links: Sequence[Op]) -> Value:
-        """Add ops one after the other, and return the last one's value; the last one has the layer's name."""
+        """Add ops one after the other, and return the last one's value, which is `value` if there are no ops.
+        The last one has the layer's name.
+        """
         for op in links[:-1]:
             value = self.add(f"{name}:{op.name}", op, value)
         return self.add(name, links[-1], value) if links else value

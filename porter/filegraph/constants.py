@@ -137,8 +137,8 @@ def full(sizes: Sequence[Dim], number: float) -> Numbers:
 
 
 def arange(start: Any, limit: Any, step: Any) -> Numbers:
-    """Return the numbers from a start on by steps, before a limit. Raises Undecided if one of these is
-    open.
+    """Return the numbers from a start on by steps, before a limit. Raises Undecided if one of these is open.
+    Raises Unsupported for a step of 0 and for too many numbers.
     """
     if any(isinstance(each, Open) for each in (start, limit, step)):
         raise Undecided

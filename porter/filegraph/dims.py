@@ -476,7 +476,10 @@ def _elementwise_rounding(function: Callable[[float], int]) -> Callable[..., Any
     and stay.
     """
     each_rounded: Callable[..., Any] = np.frompyfunc(
-        lambda each: each if isinstance(each, Open) else each * 0 + function(each), 1, 1
+        # each * 0 is a zero of the number's own type
+        lambda each: each if isinstance(each, Open) else each * 0 + function(each),
+        1,
+        1,
     )
     return each_rounded
 

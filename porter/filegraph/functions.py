@@ -140,6 +140,7 @@ def whole_quotient(x: Tensor, divisor: Tensor, mode: str) -> Tensor:
         return combine_operands("quotient", "FloorDiv", x, divisor) if mode == "floor" else trunc(x / divisor)
     number = _divisor(x, divisor)
     is_power_of_two = abs(math.frexp(number)[0]) == 0.5
+    # a quotient by a number is a product with 1 / number, which only a power of two leaves exact
     quotient = x / number if is_power_of_two else x / x.full_like(number)
     return floor(quotient) if mode == "floor" else trunc(quotient)
 
@@ -160,8 +161,11 @@ def _divisor(x: Tensor, divisor: Tensor) -> float:
 
 
 def cut_to_whole(x: Tensor, goes_back: Callable[[N], bool]) -> Tensor:
-    """Cast to whole numbers, as the next one towards 0, if every reader of the node casts them back to real
-    ones (`goes_back`).
+    """Cut x to whole numbers, the next ones towards 0, where a file casts it to a whole type. They stay real
+    numbers here, so every reader of the node has to cast them back (`goes_back`).
+
+    Raises:
+        Unsupported: some reader does not, or there is none.
     """
     readers = x.walk.flow.readers[x.scope.node.name]
     if not readers or not all(map(goes_back, readers)):
@@ -373,7 +377,9 @@ def _multiply_cells(x: Tensor, axes: Axes, keep: bool) -> Tensor:
 
 
 def glu(x: Tensor, axis: int) -> Tensor:
-    """Multiply the first half of an axis by the sigmoid of the second half."""
+    """Multiply the first half of an axis by the sigmoid of the second half. Raises Unsupported for an open or
+    odd size.
+    """
     size = x.size(axis)
     if isinstance(size, Open) or size % 2:
         raise Unsupported("over an axis that has no known halves")

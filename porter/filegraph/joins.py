@@ -138,7 +138,7 @@ def _concat_channels(walk: Walk, node: OperatorNode, views: Sequence[View], axis
 
 
 def _join_arrays(walk: Walk, node: OperatorNode, views: Sequence[View], axis: int) -> View:
-    """Join arrays along an axis."""
+    """Join arrays along an axis. Raises Unsupported for the batch, and for no arrays."""
     if not views:
         raise Unsupported("of no values")
     if views[0].has_batch(axis):

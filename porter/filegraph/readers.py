@@ -111,5 +111,6 @@ def _counts(function: Callable[..., Any]) -> tuple[int, float, bool]:
     positional = [each for each in parameters if each.kind != Parameter.KEYWORD_ONLY]
     variadic = [each for each in positional if each.kind == Parameter.VAR_POSITIONAL]
     required = [each for each in positional if each not in variadic and each.default is Parameter.empty]
+    # the annotation of `*values` says whether one of them may be None
     all_needed = any("None" not in str(each.annotation) for each in variadic)
     return len(required), math.inf if variadic else len(positional), all_needed

@@ -520,6 +520,7 @@ class NodeWalk(Generic[N]):
             return self.builder.foreign(
                 source[0], "an output whose first axis has more than the images", view.value
             )
+        # only the batch is left of its axes
         if view.rank == (not self.views.lacks_batch) and view.value.shape != ():
             feature = self.views.in_file_layout(source[0], view.with_axes([-1]))  # a number of each image
             return self.builder.add(source[0], Rearrange("() ->"), feature, tap=self.tap(source))

@@ -73,7 +73,9 @@ def _lower_divide(parts: Parts, op: ops.Divide) -> None:
 
 
 def _lower_minimum(parts: Parts, op: ops.Minimum) -> None:
-    """Make the negative of the largest of the negatives."""
+    """Make the negative of the largest of the negatives. As in other lowerings of ops without attributes,
+    `op` is unused.
+    """
     negatives = [parts.add("negative", _affine(-1.0), path) for path in parts.node.inputs]
     parts.end(_affine(-1.0), parts.add("most", ops.Maximum(), *negatives))
 
@@ -155,7 +157,9 @@ LOWERINGS: Mapping[type[Op], Callable[[Parts, Any], None]] = {
     ops.Divide: _lower_divide,
     ops.Minimum: _lower_minimum,
 }
-"""What makes the parts of an op; one that makes none leaves the op to be refused."""
+"""What makes the parts of an op. An op without attributes is passed in too, and not used; a function that
+makes no parts leaves the op to be refused.
+"""
 
 
 def parts_of(

@@ -29,6 +29,7 @@ class Places:
         self._counted: dict[tuple[Location, Captures], dict[tuple[Location, Captures], int]] = defaultdict(
             dict
         )
+        # without a name that asks for places, nothing is counted
         if any(PLACE in placeholders(rule.name) for rule in rules):
             for rule in rules:
                 self._tables[rule.location[: _length_of_table(rule)]].append(rule)

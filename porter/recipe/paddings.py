@@ -161,7 +161,7 @@ def _with_amount(value: Any, default: Convention) -> Convention:
 
 
 def _read_fill(value: Any) -> float:
-    """Return the value of `fill`, a number or -inf; refuse anything else."""
+    """Return the value of `fill`, a number or -inf; refuse anything else. Raises RecipeError for it."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value == math.inf:
         raise RecipeError(
             f"'fill' must be a number or -.inf, got {value!r}", next="write 0 for zeros", key="fill"
@@ -170,7 +170,7 @@ def _read_fill(value: Any) -> float:
 
 
 def _expect_choice(key: str, value: Any, known: Sequence[str]) -> Any:
-    """Return a value that is one of the known words; refuse any other."""
+    """Return a value that is one of the known words; refuse any other. Raises RecipeError for it."""
     if value not in known:
         raise RecipeError(
             f"'{key}' must be one of {', '.join(known)}, got {value!r}", next=hint(str(value), known), key=key

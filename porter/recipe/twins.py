@@ -104,7 +104,8 @@ def compute_twins(member: Member) -> tuple[Twin, ...]:
 
 def members_with_same_tensors(member: Member) -> Iterator[tuple[Member, tuple[Difference, ...]]]:
     """Yield the same variant in other zoos of its recipe where it takes the same tensors, each with what it
-    computes otherwise.
+    computes otherwise, which is nothing where it is the same function. Zoos of other frameworks, and with
+    faults, are left out.
     """
     zoo = member.zoo
     others = [

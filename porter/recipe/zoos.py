@@ -170,7 +170,7 @@ class Zoos(Mapping[str, Zoo]):
         return extended if isinstance(extended, str) else None
 
     def root(self, name: str) -> str:
-        """Return the last zoo in a chain of `extends`."""
+        """Return the last zoo in a chain of `extends`: the zoo itself if it extends none."""
         chain = [name]
         while (
             extended := self._name_of_extended(chain[-1])

@@ -101,7 +101,9 @@ class _Modules:
         ]
 
     def _is_region(self, nodes: Sequence[_NodeParts]) -> bool:
-        """Return whether nodes read one value of others, and others read one of theirs."""
+        """Return whether nodes read only one value of others, and others read only one of theirs, so that
+        they can be a group.
+        """
         within = {placed.node.path for placed in nodes}
         sources = {source for placed in nodes for source in placed.node.inputs if source not in within}
         return len(sources) == 1 and sum(bool(self.readers.get(path, set()) - within) for path in within) == 1

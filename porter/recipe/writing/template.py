@@ -136,6 +136,7 @@ class BlockTemplate:
         """Return an expression that gives an argument its value in each use."""
         name = key.removeprefix("pad.")
         name = f"{name}_" if name in _WORDS_OF_RECIPES else name
+        # in recipes, products and quotients are written without spaces
         return "=" + self.arguments.express(name, vector, _as_word(owner)).replace(" * ", "*").replace(
             " // ", "//"
         )
