@@ -181,7 +181,9 @@ def new_recipe(
 def _draft_from_graph(
     checkpoint: Checkpoint, file: FileGraph, framework: str, variant: str, zoo: str, size: Size | None
 ) -> Draft:
-    """Draft a recipe from the graph `file` that a checkpoint carries."""
+    """Draft a recipe from the graph `file` that a checkpoint carries, and return it. Maps of one cell are
+    features in it, unless the graph does not translate so.
+    """
     try:
         translated, native = translate(replace(checkpoint, graph=without_cells(file)), Wishes(size=size))
     except MappingError:  # a convolution reads one cell
@@ -268,8 +270,8 @@ def _check_command(path: Path, weights: Path) -> str:
 
 
 def _load_draft(draft: Draft, trial: Path, variant: str, zoo: str) -> Member:
-    """Write the draft to the file `trial`, load it, and expect that it expands to the drafted graph and names
-    its nodes.
+    """Write the draft to the file `trial`, load it, expect that it expands to the drafted graph and names its
+    nodes, and return its only member.
     """
     trial.write_text(draft.text, encoding="utf-8")
     member = load_recipe(trial).member(variant, zoo)

@@ -208,6 +208,7 @@ def _operation_schema(name: str) -> Schema:
     step = _object_schema({name: reference_to("path"), **attributes, **_COMMON, **ends, **branches, **norm})
     if not needed:
         return step
+    # A step whose `first` and `last` say everything needs nothing itself.
     return {**step, "if": {"required": ["first", "last"]}, "else": {"required": needed}}
 
 

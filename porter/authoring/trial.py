@@ -57,8 +57,9 @@ class WeightsTrial:
 
 
 def try_weights(recipe: Recipe, weights: Path) -> WeightsTrial:
-    """Fit a file to the variant and zoo of a recipe that fits best, and compare porter's build of it in the
-    zoo's own framework with the file's own graph or the zoo's implementation.
+    """Fit a file to the variant and zoo of a recipe that fits best, compare porter's build of it in the zoo's
+    own framework with the file's own graph or the zoo's implementation, and return the verdict, or why there
+    is none: no name fits, the file does not cover the graph, or nothing runs here.
 
     Raises:
         FileError: the file cannot be read.

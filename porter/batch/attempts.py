@@ -64,7 +64,8 @@ class JobRunner:
     threads: int | None = None
 
     def run(self, job: Job, stopped: Event | None = None) -> JobResult:
-        """Run a job to its end, and write its result into the folder of the batch, unless it was stopped.
+        """Run a job to its end, write its result into the folder of the batch, unless it was stopped, and
+        return it. A job that the system kills is begun again.
 
         Args:
             stopped: kills the job when it is set.
@@ -82,6 +83,10 @@ class JobRunner:
         return result
 
     def _attempt(self, job: Job, stopped: Event) -> JobResult:
+        """Run one job as a process of its own and return what became of it. Its output goes to the job's
+        logs, `.json` for stdout and `.txt` for stderr. A process that breaks a limit, or is running when
+        `stopped` is set, is killed, and the job has failed.
+        """
         logs = self.folder / LOGS
         out = self.folder / PORTS / job.name
         usual = (*OUT.words(out), *OVERWRITE.words(True), *JSON.words(True))
@@ -131,6 +136,7 @@ def _watch(
     peak = None
     while True:
         with suppress(subprocess.TimeoutExpired):
+            # It raises TimeoutExpired, which is suppressed, while the process runs.
             process.wait(_BETWEEN_LOOKS)
             return None, peak
         if stopped.is_set():
@@ -144,7 +150,8 @@ def _watch(
 
 
 def _memory_of(process: int) -> Callable[[], int]:
-    """Return what measures the memory of a process and of those that it began, in bytes.
+    """Return a function that measures the memory of a process and of those that it began, in bytes; 0 once it
+    has ended.
 
     Raises:
         NotInstalled: psutil is not installed.
@@ -181,7 +188,14 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def _result(job: Job, status: int, printed: str, said: str, took: Mapping[str, Any]) -> JobResult:
-    """Return the result of a process that ended by itself, or was killed by somebody else."""
+    """Return the result of a process that ended by itself, or was killed by somebody else: done, refused with
+    porter's own error, or failed.
+
+    Args:
+        printed: its stdout, one JSON object unless it failed.
+        said: its stderr.
+        took: its time and memory.
+    """
     with suppress(ValueError):
         record = json.loads(printed)
         if status == 0:
@@ -189,6 +203,7 @@ def _result(job: Job, status: int, printed: str, said: str, took: Mapping[str, A
         error = record["error"]
         message = f"{error['where']}: {error['message']}" if error["where"] else error["message"]
         return JobResult.of(job, "refused", code=error["code"], message=message, **took)
+    # minus the number of the signal
     if status < 0:
         message = f"the process was killed by signal {-status} ({signal.Signals(-status).name})"
         return JobResult.of(job, "failed", code="killed", message=message, **took)

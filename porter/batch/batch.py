@@ -79,6 +79,7 @@ def batch(asked: BatchOptions, program: Sequence[str]) -> BatchOutcome:
     for name in (PORTS, RESULTS, LOGS):
         (folder / name).mkdir(parents=True, exist_ok=True)
     with locked(folder / f".shard-{shard}-of-{shards}.lock", wait=False):
+        # every `shards`-th job, so that jobs of one kind are spread
         mine = jobs[shard - 1 :: shards]
         left = [job for job in mine if not read_result(folder, job).is_final]
         runner = JobRunner(folder.resolve(), Path.cwd(), tuple(program), limits)
@@ -104,6 +105,11 @@ def _shard(text: str | None) -> tuple[int, int]:
 
 
 def _limits(asked: BatchOptions) -> JobLimits:
+    """Return the limits of each job.
+
+    Raises:
+        UsageError: a number is not above 0, or the machine to run on is unknown.
+    """
     given = ((TIMEOUT, asked.timeout), (MEMORY, asked.memory), (WORKERS, asked.workers))
     for option, value in given:
         if value is not None and not value > 0:

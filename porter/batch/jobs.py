@@ -96,6 +96,11 @@ def read_jobs(path: Path) -> tuple[Job, ...]:
 
 
 def _text(path: Path) -> str:
+    """Return the text of the list.
+
+    Raises:
+        FileError: it is too large, no UTF-8, or cannot be read.
+    """
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise FileError(f"the list has more than {_MOST_BYTES:,} bytes", where=path, next="cut it")
@@ -107,7 +112,11 @@ def _text(path: Path) -> str:
 
 
 def _csv_lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield each line that is not empty, by its place."""
+    """Yield the place of each line that is not empty, and its values by column; `from` and `to` are lists.
+
+    Raises:
+        UsageError: a line has more values than there are columns.
+    """
     reader = csv.DictReader(_text(path).splitlines(), skipinitialspace=True)
     try:
         for line in reader:
@@ -123,6 +132,11 @@ def _csv_lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _toml_lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the place of each table `[[ports]]`, and its values by key.
+
+    Raises:
+        FileError: the list is no TOML, or has no such tables.
+    """
     try:
         stated = tomllib.loads(_text(path))
     except tomllib.TOMLDecodeError as error:
@@ -134,6 +148,14 @@ def _toml_lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _jobs_of(place: str, line: Mapping[str, Any]) -> Iterator[Job]:
+    """Yield a job for each combination of subject, source and destination that a line asks for.
+
+    Args:
+        place: of the line, for errors.
+
+    Raises:
+        UsageError: a column is no option, there is no subject, or no variant has the name.
+    """
     options = _options()
     if wrong := next((key for key in line if key not in options), None):
         next_step = hint(wrong, options)
@@ -178,7 +200,9 @@ def _value(option: Option, value: Any, place: str) -> Any:
 
 
 def _combined(line: Mapping[str, Any], place: str) -> Iterator[tuple[str, str | None, str]]:
-    """Yield each subject, source and destination that a line asks for."""
+    """Yield each subject, source and destination that a line asks for. A pattern, or every zoo, stands for
+    the variants that porter knows; nothing is yielded if none has the name.
+    """
     sources, destinations = _several(line.get("from")) or [None], _several(line.get("to")) or ["torch"]
     for subject in _several(line["subject"]):
         is_pattern = any(letter in subject for letter in "*?") and not Path(subject).exists()

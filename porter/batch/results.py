@@ -118,7 +118,7 @@ def write_tables(folder: Path, jobs: Sequence[Job]) -> tuple[Path, tuple[JobResu
     """Write what became of all jobs of a list, in its order, as CSV, JSON and a page.
 
     Returns:
-        The CSV, and the results.
+        The path of the CSV, and the results.
     """
     results = tuple(read_result(folder, job) for job in jobs)
     rows = [result.row for result in results]

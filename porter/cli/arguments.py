@@ -26,16 +26,23 @@ it.
 
 
 def command(app: typer.Typer, table: Command, **how: Any) -> Callable[[Callable[..., None]], None]:
-    """Make a function a command of `app` with the options of a table. The function has the options that are
-    parameters of its own, such as `as_json`; the others are in its parameter `given`.
+    """Return a decorator that makes a function a command of `app` with the options of a table. The function
+    has the options that are parameters of its own, such as `as_json`; the others are in its parameter
+    `given`.
+
+    Args:
+        table: the command, its options and its help.
+        how: further arguments of Typer's `command`.
     """
 
     def register(function: Callable[..., None]) -> None:
+        """Add a command that runs `function` to the app."""
         options = table.options
         own = inspect.signature(function).parameters.keys()
 
         def run(**typed: Any) -> None:
             read = {name: _value(options[name], value) for name, value in typed.items()}
+            # one of two options is needed, and either will do
             for name, other in table.instead.items():
                 if read[name] is read[other] is None:
                     next = f"add {options[name].placeholder}, or {options[other].placeholder}"
@@ -117,7 +124,9 @@ class WithStock(TyperCommand):
     """A command whose `--stock` may have a value, which Typer's options always have or never have."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read `--stock` without a library too, which an option with a value does not allow."""
+        """Read the arguments. `--stock` may stand without a library, which an option with a value does not
+        allow: then it gets an empty one.
+        """
         libraries = {library for libraries in tables.STOCK.values() for library in libraries}
         followed = zip(args, [*args, ""][1:], strict=True)
         bare = [

@@ -114,6 +114,7 @@ def _limit(result: Evaluation) -> str:
         return ""
     by = (
         "the network limits it"
+        # The network counts crops, the run photos.
         if result.crops * result.per_second > 0.8 * result.network
         else "preparing photos limits it"
     )

@@ -62,10 +62,13 @@ _REASONS = 20
 
 
 def batch(made: BatchOutcome) -> list[str]:
-    """What became of a list of ports: how many there are of each state, and why some do not stand."""
+    """Return the lines on what became of a list of ports: how many there are of each state, and why some do
+    not stand.
+    """
     counts = ", ".join(f"{count} {state}" for state, count in made.counts.items() if count)
     skipped = f"; {made.skipped} of them had ended before" if made.skipped else ""
     reasons = [f"  {one.state}  {one.name}: {one.message}" for one in made.results if one.message is not None]
+    # one line if there are more, otherwise none
     more = [f"  and {len(reasons) - _REASONS} more" for _ in reasons[_REASONS : _REASONS + 1]]
     return [f"{counts}{skipped}", *reasons[:_REASONS], *more, f"table: {made.table}"]
 
@@ -224,7 +227,10 @@ def _reference_line(result: Verdict) -> str:
 
 
 def verdict(result: Verdict, layers: bool) -> list[str]:
-    """Write the lines of `porter verify`."""
+    """Return the lines that `porter verify` prints: the checks, the reason if one fails, the notes, the
+    reference, and the nodes that were not compared. With `layers`, add a table of all nodes, and those that
+    the cuts never reached.
+    """
     lines = _check_lines(result)
     if not result.ok:
         lines.append(result.failure())
@@ -269,7 +275,7 @@ def comparison(found: Comparison, layers: bool) -> list[str]:
 
 
 def filling(made: Filling) -> list[str]:
-    """The lines of `porter convert --into`."""
+    """Return the lines of `porter convert --into`."""
     counts, found = made.counts, made.comparison
     filled = f", {counts['filled']} of the class filled with a number" if counts["filled"] else ""
     unused = f", {counts['ignored']} not used" if counts["ignored"] else ""

@@ -74,8 +74,8 @@ def _fail(error: PorterError, code: str, status: int) -> NoReturn:
 
 @contextmanager
 def noted_interrupts() -> Iterator[list[int]]:
-    """Yield a list that is empty until Ctrl-C. KeyboardInterrupt is not always raised: numpy's compiled part
-    raises an ImportError instead if Ctrl-C interrupts its import.
+    """Yield a list that is empty until Ctrl-C, which adds the signal's number. KeyboardInterrupt is not
+    always raised: numpy's compiled part raises an ImportError instead if Ctrl-C interrupts its import.
     """
     seen: list[int] = []
 
@@ -102,7 +102,10 @@ def stems_from_interrupt(error: BaseException | None) -> bool:
 
 
 def end_with(error: BaseException) -> NoReturn:
-    """Report the error that ended the command, and exit with its status."""
+    """Report the error that ended the command, and exit with its status. Errors of porter are told as they
+    are; others are a closed disk, a lack of memory, or a fault of porter's, unless PORTER_DEBUG is set, which
+    raises them.
+    """
     if isinstance(error, PorterError):
         if isinstance(error, RecipeError) and error.others:
             error.next = "; ".join(

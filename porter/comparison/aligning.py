@@ -44,8 +44,9 @@ class Pairing:
 
 
 def align(one: NormalForm, other: NormalForm) -> Pairing:
-    """Pairs the units of two normal forms: those of equal tensors first, then the rest by the longest
-    sequence of like units in an order of computation that both have.
+    """Pair the units (steps) of two normal forms, and return the pairs and the units that are in no pair:
+    those of equal tensors first, then the rest by the longest sequence of like units in an order of
+    computation that both have, last those that cross that order.
     """
     prints = _Prints(one), _Prints(other)
     anchors = _anchors(*prints)
@@ -68,7 +69,9 @@ def align(one: NormalForm, other: NormalForm) -> Pairing:
 
 
 def family(kind: str) -> int | str:
-    """What a kind is one of, if it is one of several."""
+    """Return the family of a kind, whose members may stand in each other's place; the kind itself if it is in
+    none.
+    """
     return next((place for place, kinds in enumerate(_FAMILIES) if kind in kinds), kind)
 
 
@@ -88,7 +91,13 @@ class _Prints:
             self.of[path] = (max((array.shape for array in arrays), key=len), numbers)
 
     def near(self, path: str, other: _Prints, theirs: str) -> bool:
-        """Whether two units have the same numbers, roughly."""
+        """Return whether two units have the same numbers, roughly; False where one of them has no tensors.
+
+        Args:
+            path: the unit of this form.
+            other: the prints of the other form.
+            theirs: its unit.
+        """
         if path not in self.of or theirs not in other.of:
             return False
         (shape, mine), (its_shape, its) = self.of[path], other.of[theirs]
@@ -101,13 +110,16 @@ class _Prints:
 
 
 def _print(array: NDArray[np.float64]) -> tuple[float, float]:
-    """The norm of an array, and its product with random numbers."""
+    """Return the norm of an array, and its product with random numbers, by which equal arrays are found."""
     return float(np.sqrt(np.square(array).sum())), float(drawn_along(array, None))
 
 
 def drawn_along(array: NDArray[np.float64], axis: int | None) -> NDArray[np.float64]:
-    """The products of the parts of an array along an axis, or of all of it, with the same random numbers."""
+    """Return the products of the parts of an array along an axis, or of all of it if the axis is None, with
+    random numbers that are the same in every call: equal parts give equal products.
+    """
     rng = np.random.default_rng(0)
+    # backwards, so that the axes before keep their numbers
     for place in reversed(range(array.ndim)):
         if place != axis:
             drawn = rng.standard_normal(array.shape[place])
@@ -116,7 +128,9 @@ def drawn_along(array: NDArray[np.float64], axis: int | None) -> NDArray[np.floa
 
 
 def _anchors(one: _Prints, other: _Prints) -> dict[str, str]:
-    """Units with tensors that only one unit of the other form has."""
+    """Return the pairs of units whose tensors are near only one unit of the other form, each way: by the
+    first form's path, the second's.
+    """
     by_shape: dict[tuple[int, ...], list[str]] = {}
     for path, (shape, _) in other.of.items():
         by_shape.setdefault(shape, []).append(path)
@@ -131,7 +145,7 @@ def _anchors(one: _Prints, other: _Prints) -> dict[str, str]:
 
 
 def _ordered(form: NormalForm, places: Mapping[str, int]) -> list[str]:
-    """The units in an order of computation that does not depend on how the graph was written.
+    """Return the units in an order of computation that does not depend on how the graph was written.
 
     Args:
         places: those that some units have in the other form's order.
@@ -142,21 +156,24 @@ def _ordered(form: NormalForm, places: Mapping[str, int]) -> list[str]:
     for path, unit in form.units.items():
         above = [nearest[read] for read in unit.inputs if read in nearest]
         nearest[path] = places.get(path, max(above, default=-1))
+        # by the nearest anchor before it, then those farthest from the input first
         keys[path] = (nearest[path], -depths[path], len(unit.inputs))
 
     def inputs(path: str) -> list[str]:
+        """Return what a unit reads, in the order in which it is visited; nothing for the graph's input."""
         unit = form.units.get(path)
         if unit is None:
             return []
         own = list(dict.fromkeys(unit.inputs))
         reorder = unit.kind in COMMUTATIVE or bool(places)
+        # -2: the graph's input comes before all units
         return sorted(own, key=lambda read: keys.get(read, (-2.0,))) if reorder else own
 
     return [path for path in in_order(form.outputs, inputs) if path in form.units]
 
 
 def _depths(form: NormalForm) -> dict[str, int]:
-    """How many units at most lie before each."""
+    """Return how many units at most lie between the input and each unit, with itself."""
     depths = dict[str, int]()
     for path, unit in form.units.items():
         depths[path] = 1 + max((depths.get(read, 0) for read in unit.inputs), default=0)
@@ -170,7 +187,9 @@ def _likeness(
     second: Sequence[str],
     prints: tuple[_Prints, _Prints],
 ) -> NDArray[np.float64]:
-    """How much speaks for each pair of units; 0 where they cannot stand in each other's place."""
+    """Return how much speaks for each pair of units, rows of the first form x columns of the second; 0 where
+    they cannot stand in each other's place, because their kinds are of different families.
+    """
     likeness = np.zeros((len(first), len(second)))
     families: dict[int | str, list[int]] = {}
     for column, path in enumerate(second):
@@ -185,7 +204,9 @@ def _likeness(
 def _alike(
     one: NormalForm, mine: Unit, other: NormalForm, its: Unit, prints: tuple[_Prints, _Prints]
 ) -> float:
-    """How much speaks for a pair: the same kind and attributes, shapes and values."""
+    """Return how much speaks for a pair: equal numbers most, then shapes, attributes and kind, and the last
+    word of the name least.
+    """
     named = 0.1 * (mine.name.rpartition("/")[2] == its.name.rpartition("/")[2])
     if mine.kind != its.kind:
         return 0.5 + named
@@ -196,13 +217,15 @@ def _alike(
 
 
 def _longest(likeness: NDArray[np.float64]) -> Iterator[tuple[int, int]]:
-    """The pairs of rows and columns, both rising, whose likeness is largest together; of several such, those
-    that come first.
+    """Yield the pairs of rows and columns, both rising, whose likeness is largest together; of several such,
+    those that come first.
     """
     rows, columns = likeness.shape
+    # Turned round, so that the walk back through the table yields the first pairs first.
     likeness = likeness[::-1, ::-1]
     best = np.zeros((rows + 1, columns + 1))
     for row in range(rows):
+        # best[r, c] is the most that r rows and c columns give together
         paired = best[row, :-1] + likeness[row]
         best[row + 1, 1:] = np.maximum.accumulate(np.maximum(best[row, 1:], paired))
     row, column, found = rows, columns, list[tuple[int, int]]()
@@ -219,8 +242,8 @@ def _longest(likeness: NDArray[np.float64]) -> Iterator[tuple[int, int]]:
 
 
 def _crossing(one: NormalForm, other: NormalForm, pairs: Mapping[str, str]) -> dict[str, str]:
-    """Units that the order of computation did not pair: of one kind, which read, or are read by, pairs; or of
-    any, which stand in each other's place.
+    """Return pairs of units that the order of computation did not pair: of one kind, which read, or are read
+    by, pairs; or of any kind, which read and are read by pairs.
     """
     more = dict[str, str]()
     left = [path for path in other.units if path not in {*pairs.values()}]
@@ -234,6 +257,7 @@ def _crossing(one: NormalForm, other: NormalForm, pairs: Mapping[str, str]) -> d
             its = other.units[theirs]
             alike = its.kind == unit.kind and its.tensors.keys() == unit.tensors.keys()
             reads = read == [*its.inputs] or (alike and {*read} == {*its.inputs})
+            # an output is read by the caller
             is_read = bool(reading & {*its_readers.get(theirs, ())}) or (
                 path in one.outputs and theirs in other.outputs
             )
@@ -245,6 +269,7 @@ def _crossing(one: NormalForm, other: NormalForm, pairs: Mapping[str, str]) -> d
 
 
 def _readers(form: NormalForm) -> dict[str, list[str]]:
+    """Return by path the units that read a value."""
     readers: dict[str, list[str]] = {}
     for path, unit in form.units.items():
         for read in unit.inputs:

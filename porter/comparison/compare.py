@@ -84,7 +84,7 @@ class Comparison:
 
     @property
     def summary(self) -> str:
-        """The verdict in one line."""
+        """Return the verdict in one line."""
         if self.verdict == "same":
             return f"A and B are the same function at {self.size}"
         layers = len({each.pair for each in self.differences})
@@ -100,26 +100,26 @@ class Comparison:
         )
 
     def lines(self) -> list[str]:
-        """The verdict, and each difference, in lines."""
+        """Return the verdict, and each difference, in lines."""
         return [self.summary, *(f"  {each.kind:<13} {each.text}" for each in self.differences)]
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
     def _repr_html_(self) -> str:
-        """Shows a notebook the verdict, the differences, and both models side by side."""
+        """Show a notebook the verdict, the differences, and both models side by side."""
         proofs = [f"{name}: {proof.words}" for name, proof in zip("AB", self.proofs, strict=False)]
         verdict = self.summary, COLOURS[self.verdict]
         return drawn((self.a, self.b), verdict, self.differences, self.layers, (*proofs, *self.notes))
 
     def report(self, out: AnyPath) -> Path:
-        """Writes the same as a self-contained HTML page."""
+        """Write the same as a self-contained HTML page, and return its path."""
         path = Path(out)
         write_whole(path, page_of((self.a, self.b), self._repr_html_()))
         return path
 
     def record(self) -> dict[str, Any]:
-        """The record that `porter compare --json` prints."""
+        """Return the record that `porter compare --json` prints."""
         parity = None if self.parity is None else _finite(asdict(self.parity))
         return {
             "ok": self.ok,
@@ -147,7 +147,7 @@ def _finite(record: Mapping[str, Any]) -> dict[str, Any]:
 
 @takes(CompareOptions)
 def compare(asked: CompareOptions) -> Comparison:
-    """Whether two models are the same function, and what differs if they are not.
+    """Compare two models and return whether they are the same function, and what differs if they are not.
 
     Each is opened as `convert` opens it, and its graph is proved against the model itself. Both graphs are
     brought to one normal form, aligned by structure and values, and compared layer by layer; pairs of layers
@@ -161,8 +161,8 @@ def compare(asked: CompareOptions) -> Comparison:
         example: what modules of torch and Flax are exported with: a batch, or one for each input; None for
             zeros of the input size.
         tolerance: how far apart tensors may be, the largest difference in a filter over its largest number.
-            None for 1e-12, which is rounding of float64, and 1e-6 where norms may have been folded before
-            the weights were stored in float32.
+            None for 1e-12, which is rounding of float64, and 1e-6 where norms may have been folded before the
+            weights were stored in float32.
         recipes: as `convert`.
 
     Raises:
@@ -183,6 +183,9 @@ class _Comparing:
     unread: dict[int, str] = field(default_factory=dict)
 
     def done(self) -> Comparison:
+        """Open both models, prove each graph, and return the comparison; only outputs are compared where a
+        graph cannot be read.
+        """
         one, other = self._opened()
         if one is None or other is None:
             return self._at_outputs((one, other))
@@ -192,7 +195,12 @@ class _Comparing:
         return judged(names, (one, other), proofs, size, self.size == ANY, self.tolerance)
 
     def _opened(self) -> tuple[Opened | None, Opened | None]:
-        """Both models, opened: first what states its own size."""
+        """Open both models and return them, None for one whose graph cannot be read; `unread` then has the
+        reason. The model that states its own size is opened first, because the other one may need it.
+
+        Raises:
+            UsageError: no size is known.
+        """
         opened: list[Opened | None] = [None, None]
         size = None if self.size == ANY else self.size
         for place in sorted((0, 1), key=lambda place: self.sides[place].needs_size):
@@ -215,7 +223,9 @@ class _Comparing:
         return opened[0], opened[1]
 
     def _at_outputs(self, opened: tuple[Opened | None, Opened | None]) -> Comparison:
-        """What outputs show where a graph of a model cannot be read."""
+        """Compare only the outputs, where a graph of a model cannot be read, and return the comparison: it
+        differs if the outputs do, and is otherwise undecided.
+        """
         names, unread = (self.sides[0].name, self.sides[1].name), tuple(self.unread.values())
         asked = self.size if self.size != ANY else None
         rows, columns = asked or next((each.sizes.built for each in opened if each is not None), (None, None))
@@ -225,6 +235,7 @@ class _Comparing:
             )
         parity, why = outputs_only(self.sides, opened, (rows, columns))
         size = size_text((rows, columns))
+        # not `>`, because NaN is a difference too
         if parity is not None and not parity.rel_l2 <= _WRONG_OUTPUTS:
             text = f"the outputs are {parity.rel_l2:.1e} apart (relative L2)"
             found = FoundDifference("operator", None, None, text, parity.rel_l2)
@@ -235,7 +246,8 @@ class _Comparing:
         )
 
     def _common(self, one: Opened, other: Opened) -> KnownSize:
-        """The size at which both are compared.
+        """Return the size at which both are compared: the one that was asked for, otherwise one that a model
+        is bound to or was built for.
 
         Raises:
             UsageError: there is none that both take.
@@ -264,17 +276,21 @@ def judged(
     every: bool = False,
     tolerance: float | None = None,
 ) -> Comparison:
-    """The comparison of two models whose graphs were read.
+    """Judge two models whose graphs were read, and return the comparison.
 
     Args:
-        proofs: of each graph.
+        names: what the user calls each.
+        opened: the graphs and tensors.
+        proofs: of each graph, that it is its model's.
         size: rows and columns of the input.
         every: pads are compared for every size.
+        tolerance: as in `compare`.
     """
     notes = tuple(_notes(*opened))
     open_ = list[str]()
     for name, proof in zip("AB", proofs, strict=True):
         open_ += [] if proof.holds else [f"{name} is not proved: {proof.words}"]
+    # With `every`, a second size, whose maps have other lengths.
     found, sizes = list[Differences](), (size, (size[0] + 33, size[1] + 18))[: 1 + every]
     try:
         for each in sizes:
@@ -313,23 +329,28 @@ def judged(
 def _run(
     pairing: Pairing, sizes: Sequence[KnownSize], differences: list[FoundDifference]
 ) -> tuple[dict[tuple[str, str], float], Distance | None]:
-    """How far apart pairs are on the same numbers, and the outputs on images."""
+    """Return how far apart pairs of units are on the same numbers (by their paths), and how far the outputs
+    are on images; None for outputs that cannot be compared.
+    """
     pairs = [*pairing.pairs.items()]
+    # differing units that the alignment did not pair
     pairs += [(a, b) for each in differences for a, b in [each.pair] if a and b and (a, b) not in pairs]
     models = builds(pairing)
     return on_the_same(pairing, models, sizes[0], pairs), outputs_apart(pairing, models, sizes)
 
 
 def _notes(one: Opened, other: Opened) -> Iterator[str]:
-    """What two models say about how photos are prepared. It does not change their functions."""
+    """Yield what two models say about how photos are prepared, if they say different things. It does not
+    change their functions.
+    """
     photos = [each.facts.preprocess for each in (one, other)]
     if None not in photos and photos[0] != photos[1]:
         yield "A and B state other preprocessing of photos, which is not in their graphs"
 
 
 def _stated(one: Opened, other: Opened) -> Iterator[FoundDifference]:
-    """What differs beside the graphs: the activation after the outputs and the row of a background class,
-    which are taken off, and the names of classes, where both models state them.
+    """Yield what differs beside the graphs: the activation after the outputs and the row of a background
+    class, which are taken off, and the names of classes, where both models state them.
     """
     endings = [each.facts.activation for each in (one, other)]
     if endings[0] != endings[1]:
@@ -352,7 +373,7 @@ def _stated(one: Opened, other: Opened) -> Iterator[FoundDifference]:
 
 
 def _confirmed(found: FoundDifference, layers: Mapping[tuple[str, str], float]) -> FoundDifference:
-    """A difference with the distance of its layers on the same numbers."""
+    """Return a difference with the distance of its layers on the same numbers, if it is of two layers."""
     a, b = found.pair
     return replace(found, apart=layers.get((a, b))) if a is not None and b is not None else found
 
@@ -360,12 +381,15 @@ def _confirmed(found: FoundDifference, layers: Mapping[tuple[str, str], float]) 
 def _unexplained(
     differing: Differences, differences: list[FoundDifference], layers: Mapping[tuple[str, str], float]
 ) -> list[FoundDifference]:
-    """Pairs in which nothing was found and which give other values for the same numbers."""
+    """Return a difference for each pair in which nothing was found and which gives other values for the same
+    numbers.
+    """
     known, pairing = {each.pair for each in differences}, differing.pairing
     limit = max(FLOAT64_LIMIT, 10 * (ROUNDED if differing.tolerance is None else differing.tolerance))
     found = []
     for pair, apart in layers.items():
         mine, its = pairing.one.units[pair[0]], pairing.other.units[pair[1]]
+        # not `>`, because NaN is a difference too
         if pair not in known and not apart <= limit and not (known and differing.is_split(mine, its)):
             text = f"{mine.name}: A and B give other values for the same numbers ({apart:.1e} apart)"
             found.append(FoundDifference("operator", mine.name, its.name, text, apart, pair))
@@ -375,7 +399,8 @@ def _unexplained(
 def _judge(
     differences: list[FoundDifference], parity: Distance | None, open_: list[str], rounded: bool = False
 ) -> tuple[Judged, tuple[str, ...]]:
-    """The verdict, and why it is undecided.
+    """Return the verdict, and why it is undecided, which is empty otherwise. Differences in layers that no
+    output shows leave it undecided, and so do equal graphs with other outputs.
 
     Args:
         open_: what speaks against any decision.
@@ -394,7 +419,9 @@ def _judge(
 
 
 def _layers(pairing: Pairing, layers: Mapping[tuple[str, str], float]) -> tuple[LayerPair, ...]:
-    """All units in the first model's order; those that only the second has follow what they follow there."""
+    """Return all units in the first model's order; those that only the second has follow what they follow
+    there.
+    """
     one, other = pairing.one.units, pairing.other.units
     after: dict[str | None, list[LayerPair]] = {}
     last: str | None = None
@@ -403,6 +430,7 @@ def _layers(pairing: Pairing, layers: Mapping[tuple[str, str], float]) -> tuple[
         after.setdefault(last, [])
         if path in pairing.only_other:
             after[last].append(LayerPair(None, unit.name, unit.kind, None, (None, path)))
+    # those before the second model's first pair
     shown = after.get(None, [])
     for path, unit in one.items():
         its = pairing.pairs.get(path)

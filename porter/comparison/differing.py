@@ -80,7 +80,9 @@ class Differences:
     rounded: dict[str, float] = field(default_factory=dict)
 
     def all(self) -> list[FoundDifference]:
-        """All differences, in the order of the first model's computation."""
+        """Return all differences, in the order of the first model's computation. What only the second has
+        stands behind the pair before it there, and outputs come last.
+        """
         pairing, found = self.pairing, list[tuple[float, FoundDifference]]()
         one, other = pairing.one, pairing.other
         places = {path: float(place) for place, path in enumerate(one.units)}
@@ -95,6 +97,7 @@ class Differences:
                 found.append((places[path], self._alone(one.units[path], None)))
         place = -1.0
         for path in other.units:
+            # a step that is smaller than any between places
             place = places[back[path]] if path in back else place + 1e-6
             if path in pairing.only_other and not self._displaced(other.units[path], other, one):
                 found.append((place, self._alone(None, other.units[path])))
@@ -102,7 +105,13 @@ class Differences:
         return [each for _, each in sorted(found, key=lambda one: one[0])]
 
     def _alone(self, mine: Unit | None, its: Unit | None) -> FoundDifference:
-        """A unit that only one model has."""
+        """Return the difference that one model has a unit which the other lacks. A step that reads the input
+        directly is preprocessing.
+
+        Args:
+            mine: the unit of the first model, or None.
+            its: that of the second, or None.
+        """
         unit = mine or its
         assert unit is not None
         has, lacks = ("A", "B") if its is None else ("B", "A")
@@ -117,8 +126,12 @@ class Differences:
         return FoundDifference(kind, *names, f"{lacks} lacks {unit.name} ({_words(unit)})", None, pair)
 
     def _displaced(self, unit: Unit, form: NormalForm, elsewhere: NormalForm) -> bool:
-        """Whether a unit is only norms that are in the layers before them in the other model, because that
-        lacks what lies between.
+        """Return whether a unit is only norms that are in the layers before them in the other model, because
+        that lacks what lies between. It is no difference of its own then.
+
+        Args:
+            form: the unit's own form.
+            elsewhere: the other model's.
         """
         norms = [node for each in elsewhere.units.values() if each.kind in LINEAR for node in each.nodes]
         return unit.kind == "scale" and all(
@@ -126,8 +139,8 @@ class Differences:
         )
 
     def is_split(self, mine: Unit, its: Unit) -> bool:
-        """Whether the norm or scale that only one of two layers has follows behind something else in the
-        other model.
+        """Return whether the norm or scale that only one of two layers has follows behind something else in
+        the other model, so that the layers alone are the same.
         """
         pairing = self.pairing
         one, other = pairing.one, pairing.other
@@ -146,8 +159,12 @@ class Differences:
     def _read(
         self, paths_of_one: tuple[str, ...], paths_of_other: tuple[str, ...]
     ) -> tuple[list[str], list[str], list[str]]:
-        """Values that a unit of each model reads, past units that only one model has; and the partners of the
-        first model's.
+        """Return the values that a unit of each model reads, past units that only one model has; and the
+        partners of the first model's in the second.
+
+        Args:
+            paths_of_one: what the unit of the first model reads.
+            paths_of_other: what that of the second reads.
         """
         pairing = self.pairing
         pairs = {**pairing.inputs, **pairing.pairs}
@@ -156,7 +173,9 @@ class Differences:
         return read, theirs, [pairs.get(path, path) for path in read]
 
     def _wires(self, mine: Unit, its: Unit) -> Iterator[tuple[Kind, str, str]]:
-        """What a pair reads that is no pair."""
+        """Yield a difference where a pair of units reads values that are no pairs, or reads pairs in another
+        order.
+        """
         read, theirs, wanted = self._read(mine.inputs, its.inputs)
         crosses = sorted(wanted) == sorted(theirs)
         if wanted == theirs or (crosses and mine.kind in COMMUTATIVE):
@@ -176,7 +195,7 @@ class Differences:
         return self.pairing.one, self.pairing.other
 
     def _outputs(self) -> Iterator[FoundDifference]:
-        """Outputs that are no pairs, in their order."""
+        """Yield a difference where the outputs are no pairs, or stand in another order."""
         one, other = self._forms
         _, theirs, wanted = self._read(one.outputs, other.outputs)
         if wanted != theirs:
@@ -186,7 +205,9 @@ class Differences:
             yield FoundDifference(kind, None, None, f"A gives {said[0]}, B {said[1]}", None, pair)
 
     def of_pair(self, mine: Unit, its: Unit) -> Iterator[tuple[Kind, str, str]]:
-        """The differences of two units: kind, where, and what."""
+        """Yield the differences of two paired units: the kind, where, and what in words. Units of other kinds
+        have only that one.
+        """
         where = _where(mine.name, its.name)
         if mine.kind != its.kind:
             both = {mine.kind, its.kind} <= _ACTIVATIONS
@@ -208,6 +229,9 @@ class Differences:
         yield from self._tensors(where, mine, its)
 
     def _windows(self, where: str, mine: Unit, its: Unit) -> Iterator[tuple[Kind, str, str]]:
+        """Yield the differences of two windows: in kernel, stride or dilation, otherwise in pads, where these
+        are not the same function at the compared sizes.
+        """
         kind: Any = mine.kind
         sites = [Site(kind, unit.says["window"], unit.says["convention"]) for unit in (mine, its)]
         one, other = sites
@@ -221,6 +245,7 @@ class Differences:
         read = mine.nodes[0].source
         _, rows, columns = form.shapes[read]
         size: Size = (None, None) if None in self.size else (rows, columns)
+        # Where no value is negative, pads of 0 are pads of -inf for a max pool.
         nonnegative = read in nonnegative_paths(form.graph)
         if one != other and not same_function(one, other.convention, size, nonnegative):
             said = [_pads(site, (rows or 1, columns or 1)) for site in sites]
@@ -229,11 +254,15 @@ class Differences:
             yield "padding", where, f"A {said[0]}, B {said[1]}"
 
     def _tensors(self, where: str, mine: Unit, its: Unit) -> Iterator[tuple[Kind, str, str]]:
-        """What explains that tensors differ."""
+        """Yield the differences between the tensors of two paired units, each with its kind and place: other
+        shapes, or values that are further apart than the limit allows, with the reason if one is known. Yield
+        none for equal tensors; values that are only rounded otherwise are noted in `rounded`.
+        """
         if not mine.tensors or self._raw_equal(mine, its):
             return
         shapes = [{role: array.shape for role, array in unit.tensors.items()} for unit in (mine, its)]
         if shapes[0] != shapes[1]:
+            # Units whose ops differ are reported elsewhere, and their shapes follow from that.
             if mine.says == its.says:
                 yield "weights", where, f"A's tensors are {_shapes(shapes[0])}, B's {_shapes(shapes[1])}"
             return
@@ -245,7 +274,9 @@ class Differences:
             self.rounded[mine.name] = max(far.values())
 
     def limit(self, mine: Unit, its: Unit) -> float:
-        """How far apart the tensors of two units may be."""
+        """Return how far apart the tensors of two units may be: the user's tolerance, otherwise rounding of
+        float64, or of float32 where norms may have been folded into the stored kernel.
+        """
         if self.tolerance is not None:
             return self.tolerance
         alike = [type(node.op) for node in mine.nodes] == [type(node.op) for node in its.nodes]
@@ -258,11 +289,11 @@ class Differences:
         return ROUNDED if folded or not alike else EXACT
 
     def _raw(self, form: NormalForm, unit: Unit) -> list[tuple[Node, Mapping[str, Any]]]:
-        """The nodes that a unit is made of, with their tensors as they are stored."""
+        """Return the nodes that a unit is made of, with their tensors as they are stored."""
         return [(node, form.tensors.get(node.holder, {})) for node in unit.nodes]
 
     def _raw_equal(self, mine: Unit, its: Unit) -> bool:
-        """Whether two units are made of the same nodes with the same numbers."""
+        """Return whether two units are made of the same nodes with the same numbers."""
         return len(mine.nodes) == len(its.nodes) and all(
             _same_node(first, self.pairing.one, second, self.pairing.other)
             for first, second in zip(mine.nodes, its.nodes, strict=True)
@@ -271,7 +302,12 @@ class Differences:
     def _why(
         self, where: str, mine: Unit, its: Unit, wrong: Mapping[str, float]
     ) -> Iterator[tuple[Kind, str, str]]:
-        """The reason why tensors differ: the first that explains all of it."""
+        """Yield the reason why tensors differ: the first that explains all of it, otherwise that the bias or
+        the numbers are others. Yield none where a norm only stands elsewhere (`is_split`).
+
+        Args:
+            wrong: by role, how far apart the tensors are.
+        """
         if self.is_split(mine, its):
             return
         reasons = (self._on_input, self._in_order, self._by_parts, self._of_epsilon, self._by_factor)
@@ -296,7 +332,9 @@ class Differences:
             yield kind, where, f"other numbers ({roles} apart)"
 
     def _on_input(self, where: str, mine: Unit, its: Unit) -> Iterator[tuple[Kind, str, str]]:
-        """Scales of the model's input that are in the first layer, where the layer itself is the same."""
+        """Yield a difference in the scales of the model's input that are in the first layer, where the layer
+        itself is the same. `mine` and `its` are the first and the second model's unit.
+        """
         scales = [[node for node in unit.nodes if _scales_input(node, unit)] for unit in (mine, its)]
         if not any(scales) or not _same_kernel(
             self._raw(self.pairing.one, mine), self._raw(self.pairing.other, its)
@@ -307,7 +345,9 @@ class Differences:
             yield "preprocessing", where, _of_both(*said)
 
     def _by_parts(self, where: str, mine: Unit, its: Unit) -> Iterator[tuple[Kind, str, str]]:
-        """Layers and norms, one by one, where both models have them, or one lacks a norm."""
+        """Yield the differences of the layers and norms that units are made of, one by one, where both models
+        have them; or that one lacks a norm.
+        """
         one, other = self._raw(self.pairing.one, mine), self._raw(self.pairing.other, its)
         norms = [[each for each in raw if _is_norm(each[0])] for raw in (one, other)]
         if len(norms[0]) != len(norms[1]) and _same_kernel(one, other):
@@ -338,6 +378,14 @@ class Differences:
     def _of_role(
         self, at: str, node: Node, role: str, ours: Any, theirs: Any
     ) -> Iterator[tuple[Kind, str, str]]:
+        """Yield how the tensors of one role differ: by a factor, by a bias, by rounding to a half type, or
+        otherwise.
+
+        Args:
+            at: where, in words.
+            node: the first model's layer.
+            ours, theirs: the first model's tensor and the second's.
+        """
         one, other = np.asarray(ours, np.float64), np.asarray(theirs, np.float64)
         far = f"{_far(one, other):.1e} apart"
         factor = _factor(one, other)
@@ -353,7 +401,9 @@ class Differences:
             yield "weights", at, f"another {role} ({far})"
 
     def _in_order(self, where: str, mine: Unit, its: Unit) -> Iterator[tuple[Kind, str, str]]:
-        """The same rows, or the same columns of a kernel, in another order."""
+        """Yield that the rows are the same in another order, or the inputs, rows or columns of a kernel; none
+        if the numbers are others.
+        """
         role = "kernel" if "kernel" in mine.tensors else "gamma" if "gamma" in mine.tensors else "value"
         if mine.kind == "conv_transpose" or role not in mine.tensors:
             return
@@ -362,6 +412,7 @@ class Differences:
         rows = _permuted(one, other, 0, *bias)
         if rows is not None:
             first = int(np.flatnonzero(rows != np.arange(len(rows)))[0])
+            # The rows of the last layer are classes.
             if _ends(self.pairing.one, mine.path):
                 said = f"B's label {first} is A's {rows[first]}"
                 yield "labels", where, f"B's rows are A's in another order ({said})"
@@ -383,7 +434,9 @@ class Differences:
             yield "order", where, "B's kernel has A's rows as columns"
 
     def _of_epsilon(self, where: str, mine: Unit, its: Unit) -> Iterator[tuple[Kind, str, str]]:
-        """Another epsilon with which one model's kernel was folded before it was stored."""
+        """Yield another epsilon with which one model's kernel was folded before it was stored. It is computed
+        from the ratio of the kernels, and has to be the same for all filters.
+        """
         if mine.kind not in ("conv", "dense"):
             return
         for side, (unit, other, form) in enumerate(
@@ -398,6 +451,7 @@ class Differences:
             node, op = norms[0], norms[0].op
             assert isinstance(op, ops.BatchNorm)
             variance = form.tensors[node.holder]["variance"].astype(np.float64)
+            # ratio = sqrt((variance + own epsilon) / (variance + other epsilon))
             epsilons = (variance + op.epsilon) / np.square(ratios) - variance
             epsilon = float(np.median(epsilons))
             spread = 1e-5 * float((variance + epsilon).max())
@@ -409,7 +463,7 @@ class Differences:
                 yield "epsilon", node.path, text
 
     def _by_factor(self, where: str, mine: Unit, its: Unit) -> Iterator[tuple[Kind, str, str]]:
-        """A factor that all of a kernel has, or each of its filters another one."""
+        """Yield a factor that all of a kernel has, or each of its filters another one."""
         role = "kernel" if "kernel" in mine.tensors else "gamma"
         if role not in mine.tensors:
             return
@@ -423,7 +477,9 @@ class Differences:
 
 
 def _same_node(node: Node, form: NormalForm, other: Node, elsewhere: NormalForm) -> bool:
-    """Whether two nodes have the same op and stored tensors."""
+    """Return whether two nodes have the same op and stored tensors; the batches that a norm has seen do not
+    count.
+    """
     ours, theirs = form.tensors.get(node.holder, {}), elsewhere.tensors.get(other.holder, {})
     return (
         type(node.op) is type(other.op)
@@ -438,14 +494,16 @@ def _reading(form: NormalForm, path: str) -> set[str]:
 
 
 def _paired_above(form: NormalForm, path: str, pairs: Collection[str]) -> str:
-    """The nearest value before a unit that no pair has."""
+    """Return the nearest value before a unit, or the unit itself, that has a pair; the graph's input if none
+    has.
+    """
     while path in form.units and path not in pairs:
         path = form.units[path].inputs[0]
     return path
 
 
 def _ends(form: NormalForm, path: str) -> bool:
-    """Whether only activations and a global pool lie between a unit and an output."""
+    """Return whether only activations and a global pool lie between a unit and an output."""
     while path not in form.outputs:
         readers = [form.units[reader] for reader in _reading(form, path)]
         if len(readers) != 1 or readers[0].kind not in (*_ACTIVATIONS, "global_avg_pool", "global_max_pool"):
@@ -459,7 +517,7 @@ def _where(mine: str, its: str) -> str:
 
 
 def _words(unit: Unit) -> str:
-    """A unit in words."""
+    """Return a unit in words, with its article."""
     if unit.kind == "scale":
         return "a scale of channels" if not unit.tensors["beta"].any() else "a scale and a shift of channels"
     if unit.kind == "move":
@@ -474,7 +532,7 @@ def _words(unit: Unit) -> str:
 
 
 def _of_attribute(unit: Unit, name: str) -> Kind:
-    """The kind of a difference in an attribute."""
+    """Return the kind of a difference in an attribute of a unit."""
     if unit.kind in _ACTIVATIONS:
         return "activation"
     if unit.kind == "move":
@@ -493,20 +551,23 @@ def _pair(numbers: tuple[int, int]) -> str:
 
 
 def _pads(site: Site, size: KnownSize) -> str:
-    """What a site pads at a size, in words."""
+    """Say what a site pads at a size."""
     sides = [pad_amounts(site.convention, site.window, axis, size[axis]) for axis in (0, 1)]
     amounts = *sides[0], *sides[1]
     return f"pads {pads_text(amounts)}".replace(",", ", ") if any(amounts) else "pads nothing"
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Whether two attributes are the same; a file may store a number in float32."""
+    """Return whether two attributes are the same; a file may store a number in float32."""
     if isinstance(one, float | int) and isinstance(other, float | int) and not isinstance(one, bool):
         return bool(np.float32(one) == np.float32(other))
     return bool(one == other)
 
 
 def _equal_attributes(one: ops.Op, other: ops.Op) -> bool:
+    """Return whether two ops have equal attributes. Pads do not count here, because they are compared as
+    windows, nor does what changes no value.
+    """
     mine, theirs = (
         {k: v for k, v in vars(op).items() if k not in ("momentum", "keep", "convention")}
         for op in (one, other)
@@ -525,8 +586,8 @@ def _is_scale(node: Node) -> bool:
 
 
 def distance(mine: Unit, its: Unit, role: str) -> float:
-    """How far apart the tensors of two units are: the largest difference in a filter over its largest
-    number.
+    """Return how far apart the tensors of two units are: the largest difference in a filter over its largest
+    number. A bias is one row.
     """
     one, other = mine.tensors[role], its.tensors[role]
     if role in ("bias", "beta"):
@@ -536,7 +597,9 @@ def distance(mine: Unit, its: Unit, role: str) -> float:
 
 
 def _far(one: Any, other: Any) -> float:
-    """The largest difference of two arrays in a row over its largest number; infinite for other shapes."""
+    """Return the largest difference of two arrays in a row over the row's largest number in the first;
+    infinite for other shapes, or if one is None.
+    """
     if one is None or other is None or np.shape(one) != np.shape(other):
         return math.inf
     first, second = np.asarray(one, np.float64), np.asarray(other, np.float64)
@@ -549,8 +612,12 @@ def _far(one: Any, other: Any) -> float:
 
 
 def _permuted(one: Any, other: Any, axis: int, *bias: Any) -> NDArray[np.int64] | None:
-    """The places in `one` of the parts of `other` along an axis, where these are the same in another
-    order.
+    """Return the places in `one` of the parts of `other` along an axis, where these are the same in another
+    order; None where they are the same in order, or others. Parts are sorted by their products with random
+    numbers, and then compared.
+
+    Args:
+        bias: numbers of both that go with the parts along the axis.
     """
     if np.shape(one) != np.shape(other) or np.ndim(one) <= axis or np.shape(one)[axis] < 2:
         return None
@@ -558,6 +625,7 @@ def _permuted(one: Any, other: Any, axis: int, *bias: Any) -> NDArray[np.int64] 
     size = float(np.abs(parts[0]).max(initial=0))
     drawn = [drawn_along(part, axis) for part in parts]
     if bias and bias[0] is not None:
+        # parts with the same numbers are told apart by their biases
         drawn = [each + size * np.asarray(own) for each, own in zip(drawn, bias, strict=True)]
     order = [np.argsort(each, kind="stable") for each in drawn]
     near = np.abs(drawn[0][order[0]] - drawn[1][order[1]]).max() <= 1e-4 * np.abs(drawn[0]).max(initial=0)
@@ -571,6 +639,7 @@ def _permuted(one: Any, other: Any, axis: int, *bias: Any) -> NDArray[np.int64] 
     ):
         return None
     places = np.empty(len(order[0]), np.int64)
+    # from the second's places to the first's, through the sorted order
     places[order[1]] = order[0]
     return None if (places == np.arange(len(places))).all() else places
 
@@ -583,16 +652,19 @@ def _which(moved: NDArray[np.int64]) -> str:
 
 
 def _factor(one: Any, other: Any) -> float | None:
-    """What an array is times to be another."""
+    """Return the number that an array is multiplied by to be another; None where there is no such number."""
     first, second = np.asarray(one, np.float64).ravel(), np.asarray(other, np.float64).ravel()
     if first.shape != second.shape or first.size < 2 or not first.any() or not second.any():
         return None
+    # the best factor by least squares
     factor = float(first @ second / (first @ first))
     return factor if np.abs(first * factor - second).max() <= ROUNDED * np.abs(second).max() else None
 
 
 def _ratios(one: Any, other: Any) -> Numbers | None:
-    """What each filter of a kernel is times to be that of another."""
+    """Return what each filter of a kernel is multiplied by to be that of another; None where some filter is
+    no multiple.
+    """
     first, second = one.reshape(len(one), -1), other.reshape(len(other), -1)
     squares = np.square(first).sum(axis=1)
     if first.shape != second.shape or first.shape[1] < 2 or not squares.all():
@@ -603,10 +675,13 @@ def _ratios(one: Any, other: Any) -> Numbers | None:
 
 
 def _rounded_as(one: Any, other: Any) -> str | None:
-    """The type to which one array is rounded to be another."""
+    """Return the type, float16 or bfloat16, to which one array is rounded to be another; None if it is
+    neither.
+    """
     with np.errstate(over="ignore"):
         half = np.asarray(one, np.float64).astype(np.float16).astype(np.float64)
     bits = np.asarray(one, np.float32).view(np.uint32)
+    # round to even at bit 16, as bfloat16 is the upper half of float32
     brain = ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
     return next(
         (name for name, made in (("float16", half), ("bfloat16", brain)) if np.array_equal(made, other)), None
@@ -614,7 +689,9 @@ def _rounded_as(one: Any, other: Any) -> str | None:
 
 
 def _some_rows(mine: Unit, its: Unit) -> str | None:
-    """That one model has more rows in its head, if the others are the same."""
+    """Say that one model has more rows in its head, if the others are the same, and at which label these
+    begin; None if they are others.
+    """
     one, other = mine.tensors["kernel"], its.tensors["kernel"]
     if one.shape[1:] != other.shape[1:]:
         return None
@@ -630,7 +707,7 @@ def _shapes(shapes: Mapping[str, tuple[int, ...]]) -> str:
 
 
 def _scales_input(node: Node, unit: Unit) -> bool:
-    """Whether a node of a unit changes the model's input before the unit's layer."""
+    """Return whether a node of a unit changes the model's input before the unit's layer."""
     place = unit.nodes.index(node)
     before = all(not each.op.tensors(1).get("kernel") for each in unit.nodes[: place + 1])
     return unit.inputs == (INPUT,) and before and not isinstance(node.op, ops.Conv | ops.Dense | ops.PadMap)
@@ -639,7 +716,7 @@ def _scales_input(node: Node, unit: Unit) -> bool:
 def _same_kernel(
     one: list[tuple[Node, Mapping[str, Any]]], other: list[tuple[Node, Mapping[str, Any]]]
 ) -> bool:
-    """Whether the layers among nodes have the same stored kernels."""
+    """Return whether the layers among nodes have the same stored kernels, and there is at least one."""
     kernels = [[roles["kernel"] for _, roles in raw if "kernel" in roles] for raw in (one, other)]
     return len(kernels[0]) == len(kernels[1]) > 0 and all(
         _far(ours, theirs) <= EXACT for ours, theirs in zip(*kernels, strict=True)
@@ -647,7 +724,7 @@ def _same_kernel(
 
 
 def _of_input(node: Node) -> str:
-    """What a node does to a model's input, in words."""
+    """Say what a node does to a model's input."""
     if isinstance(node.op, ops.Affine):
         return _scaled_by(np.array(node.op.scale), np.array(node.op.offset))
     if isinstance(node.op, ops.SliceChannels):
@@ -656,7 +733,9 @@ def _of_input(node: Node) -> str:
 
 
 def _scaled_by(gamma: Any, beta: Any) -> str:
-    """A scale and a shift as people say them."""
+    """Say a scale and a shift as people do: `divided by 255, plus 1`. The text is empty where both change
+    nothing.
+    """
     said = []
     if np.any(np.abs(gamma - 1) > 1e-12):
         below = np.all((np.abs(gamma) < 1) & (gamma != 0))

@@ -10,7 +10,9 @@ from porter.files import write_whole
 
 
 def write_junit(path: Path, found: Comparison) -> None:
-    """Writes the verdict as one test, and each difference as another, which failed."""
+    """Write a comparison as JUnit's XML: the verdict is one test, and each difference is another one, which
+    failed.
+    """
     failed = [("the same function", found.summary if not found.ok else None)]
     failed += [(f"{each.kind} {number}", each.text) for number, each in enumerate(found.differences, 1)]
     suite = ElementTree.Element(

@@ -74,7 +74,7 @@ class NormalForm:
     shapes: Mapping[str, Shape]
 
     def name_of(self, path: str) -> str:
-        """What messages call a value."""
+        """Return what messages call a value: a unit's name, otherwise its path."""
         return self.units[path].name if path in self.units else path
 
 
@@ -82,7 +82,8 @@ _Units: TypeAlias = dict[str, Unit]
 
 
 def normal_form(graph: Graph, tensors: Tensors, size: KnownSize) -> NormalForm:
-    """The normal form of a graph with canonical tensors.
+    """Return the normal form of a graph with canonical tensors: units (steps) in which several ways to write
+    one function are the same.
 
     Args:
         size: rows and columns of the input, at which what only moves numbers is read.
@@ -99,6 +100,7 @@ def normal_form(graph: Graph, tensors: Tensors, size: KnownSize) -> NormalForm:
         else:
             units[unit.path] = unit
     outputs = tuple(same.get(path, path) for path in graph.outputs)
+    # Scales are joined twice, because layers that are put together take them too.
     for step in (_with_pads, _as_dense, _products, _with_scales, _together, _with_scales, _before_layers):
         units = step(units, outputs, known)
     for step in (_apart, _positions, _sums, _joins):
@@ -109,7 +111,13 @@ def normal_form(graph: Graph, tensors: Tensors, size: KnownSize) -> NormalForm:
 
 
 def _unit(node: Node, inputs: tuple[str, ...], tensors: Tensors, known: Mapping[str, Shape]) -> Unit:
-    """A node as a unit, in the words in which several ops are one."""
+    """Return a node as a unit, in the words in which several ops are one. Tensors that a layer may lack are
+    filled in: a bias of 0, a scale of 1.
+
+    Args:
+        inputs: the units that it reads.
+        known: the shape of each value of one image.
+    """
     op, shape = node.op, known[node.source]
     own = {role: value.astype(np.float64) for role, value in tensors.get(node.holder, {}).items()}
     own.pop("batches", None)
@@ -133,7 +141,9 @@ def _unit(node: Node, inputs: tuple[str, ...], tensors: Tensors, known: Mapping[
 
 
 def _said(op: ops.Op) -> dict[str, Any]:
-    """The attributes of an op that make its function, beside its tensors."""
+    """Return the attributes of an op that make its function, beside its tensors: whether it has a bias is
+    left out.
+    """
     said = {name: getattr(op, name) for name in attributes(type(op))}
     return {
         name: value
@@ -143,7 +153,13 @@ def _said(op: ops.Op) -> dict[str, Any]:
 
 
 def _scale_of(node: Node, own: Mapping[str, Numbers], shape: Shape) -> dict[str, Numbers] | None:
-    """The tensors of a scale that an op is, for each channel; None where it is none."""
+    """Return the tensors of a scale (a number for each channel, times x, plus another one) that an op is;
+    None where it is none.
+
+    Args:
+        own: the node's tensors by role.
+        shape: of what it reads.
+    """
     op = node.op
     match op:
         case ops.BatchNorm():
@@ -153,6 +169,7 @@ def _scale_of(node: Node, own: Mapping[str, Numbers], shape: Shape) -> dict[str,
         case ops.Affine():
             channels = channels_in(shape)
             return {"gamma": _full(op.scale, channels), "beta": _full(op.offset, channels)}
+        # a depthwise convolution of one cell
         case ops.Conv(window=Window(kernel=(1, 1), stride=(1, 1))) if op.groups == op.filters == shape[0]:
             return (
                 {"gamma": own["kernel"].reshape(-1), "beta": own.get("bias", np.zeros(1))}
@@ -165,7 +182,9 @@ def _scale_of(node: Node, own: Mapping[str, Numbers], shape: Shape) -> dict[str,
 
 
 def _as_general_kind(op: ops.Op, shape: Shape) -> tuple[str, dict[str, Any]] | None:
-    """The kind of an op that is a case of another one, and what it says."""
+    """Return the kind of an op that is a case of another one, and its attributes there. Return None for other
+    ops.
+    """
     rectified = {"low": 0.0, "high": math.inf}
     match op:
         case ops.Relu() | ops.LeakyRelu(slope=0) | ops.ThresholdedRelu(threshold=0):
@@ -194,7 +213,11 @@ def _full(values: Iterable[float], channels: int) -> Numbers:
 
 
 def _of_norm(node: Node, op: ops.BatchNorm, own: Mapping[str, Numbers]) -> dict[str, Numbers]:
-    """A batch norm as a scale of each channel."""
+    """Return the gamma and beta of the scale that a batch norm is.
+
+    Raises:
+        MappingError: a variance plus epsilon is not above 0.
+    """
     spread = own["variance"] + op.epsilon
     if not np.all(spread > 0):
         raise MappingError(
@@ -206,7 +229,8 @@ def _of_norm(node: Node, op: ops.BatchNorm, own: Mapping[str, Numbers]) -> dict[
 
 
 def _of_channels(sizes: tuple[int, ...], shape: Shape) -> bool:
-    """Whether an array of these sizes has a number for each channel of a value, and nothing more."""
+    """Return whether an array of these sizes has a number for each channel of a value, and nothing more."""
+    # Tokens have the channels last, maps first.
     axis = len(shape) - 1 if isinstance(shape, Axes) else 0
     return all(
         size == (own if place == axis else 1)
@@ -224,7 +248,9 @@ def _is_whole(op: ops.Op, shape: Shape) -> bool:
 
 
 def moved(op: ops.Op, shape: Shape) -> bytes:
-    """Which cell of a value of a known shape each cell of the result is, of an op that only moves them."""
+    """Return, as bytes, which cell of a value of a known shape each cell of the result is, for an op that
+    only moves them: ops that move alike have equal bytes.
+    """
     cells: NDArray[np.int64] = np.arange(math.prod(size or 1 for size in shape)).reshape(
         [size or 1 for size in shape]
     )
@@ -240,7 +266,7 @@ def moved(op: ops.Op, shape: Shape) -> bytes:
 
 
 def _moves_nothing(node: Node, known: Mapping[str, Shape]) -> bool:
-    """Whether a node gives the numbers that it takes, in their order along axes of several cells."""
+    """Return whether a node gives the numbers that it takes, in their order along axes of several cells."""
     op = node.op
     cells = tuple(known[node.source][1:])
     if isinstance(op, ops.Identity | ops.Dropout):
@@ -255,19 +281,21 @@ def _moves_nothing(node: Node, known: Mapping[str, Shape]) -> bool:
 
 
 def _readers(units: _Units, outputs: Iterable[str]) -> Counter[str]:
-    """How often each value is read, or given."""
+    """Return how often each value is read, or given as an output."""
     counts = Counter(path for unit in units.values() for path in unit.inputs)
     counts.update(outputs)
     return counts
 
 
 def _joined(first: Unit, second: Unit, **changes: Any) -> Unit:
-    """Two units as one, which gives the value of the second."""
+    """Return two units as one, which reads what the first reads and gives the value of the second."""
     return replace(second, inputs=first.inputs, nodes=(*first.nodes, *second.nodes), **changes)
 
 
 def _chains(units: _Units, outputs: Iterable[str], join: Callable[[Unit, Unit], Unit | None]) -> _Units:
-    """Units with each joined to the one that is its first input's only reader, where `join` says how."""
+    """Return the units with each joined to the one that is its first input's only reader, where `join` gives
+    the unit that both are. Where it gives None, both stay.
+    """
     counts = _readers(units, outputs)
     done: _Units = {}
     for path, unit in units.items():
@@ -284,14 +312,18 @@ def _chains(units: _Units, outputs: Iterable[str], join: Callable[[Unit, Unit], 
 
 
 def _with_pads(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
-    """Pads of a fill that the next layer sees in its own pads are that layer's."""
+    """Join a pad op to the next layer, where that layer sees the pads' fill in its own pads, and return the
+    units. `outputs` is unused: every step takes the same arguments.
+    """
 
     def padded(unit: Unit) -> Unit:
+        """Return a unit with the pads before it as its own, or as it is."""
         pad = units.get(unit.inputs[0])
         own = unit.says.get("convention")
         if pad is None or pad.kind != "pad_map" or not isinstance(own, Convention):
             return unit
         fill = pad.says["fill"]
+        # Only a max pool with explicit pads has a fill of its own; others are compared with 0 below.
         fits = fill == (own.fill if unit.kind == "max_pool" and own.rule == "explicit" else fill)
         takes = unit.kind == "max_pool" or (unit.kind == "conv" and not fill)
         if own.rule not in ("valid", "explicit") or not (fits and takes):
@@ -306,11 +338,13 @@ def _with_pads(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shap
 
 
 def _as_dense(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
-    """A convolution whose only window is the whole map is a dense layer of its numbers, as one behind a
-    flatten is.
+    """Return the units with each convolution whose only window is the whole map as a dense layer of its
+    numbers, and with each dense layer behind a rearrangement as one that reads the cells in their first
+    order.
     """
 
     def alone(unit: Unit) -> Unit:
+        """Return a unit as a dense layer, if it is such a convolution; otherwise as it is."""
         shape, op = known[unit.nodes[0].source], unit.nodes[-1].op
         if not isinstance(op, ops.Conv) or op.groups != 1 or not _is_whole(op, shape) or len(unit.nodes) > 1:
             return unit
@@ -323,10 +357,12 @@ def _as_dense(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape
         )
 
     def join(move: Unit, unit: Unit) -> Unit | None:
+        """Return a dense layer that reads the value before a rearrangement; None for other pairs."""
         if move.kind != "move" or unit.kind != "dense" or len(known[move.path]) != 1:
             return None
         cells = np.frombuffer(move.says["cells"], np.int32)
         kernel = np.empty_like(unit.tensors["kernel"])
+        # Cell i of the rearranged value was cell cells[i].
         kernel[:, cells] = unit.tensors["kernel"]
         return _joined(move, unit, tensors={**unit.tensors, "kernel": kernel})
 
@@ -334,13 +370,14 @@ def _as_dense(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape
 
 
 def _products(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
-    """x times a sigmoid of x is a swish, and times a hard sigmoid a hard swish."""
+    """Return the units with x times a sigmoid of x as a swish, and times a hard sigmoid as a hard swish."""
     counts = _readers(units, outputs)
     named = {"sigmoid": "swish", "hard_sigmoid": "hard_swish"}
     done: _Units = dict(units)
     for path, unit in units.items():
         if unit.kind != "multiply" or len(unit.inputs) != 2:
             continue
+        # either factor may be the gate
         for value, share in (unit.inputs, unit.inputs[::-1]):
             gate = done.get(share)
             whole = gate is not None and (gate.kind == "sigmoid" or _of_sixths(gate))
@@ -359,9 +396,12 @@ def _of_sixths(unit: Unit) -> bool:
 
 
 def _with_scales(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
-    """A scale that is the only reader of a layer, a norm or another scale is in that one's tensors."""
+    """Return the units with each scale that is the only reader of a layer, a norm or another scale in that
+    one's tensors. An RMS norm has no place for what a scale adds.
+    """
 
     def join(layer: Unit, scale: Unit) -> Unit | None:
+        """Return a layer with the scale in its tensors; None where it is no scale, or has no place there."""
         if scale.kind != "scale" or layer.kind not in (*LINEAR, *NORMS, "scale"):
             return None
         gamma, beta = scale.tensors["gamma"], scale.tensors["beta"]
@@ -378,7 +418,9 @@ def _with_scales(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Sh
 
 
 def _scaled(layer: Unit, array: Numbers, gamma: Numbers) -> Numbers:
-    """A layer's kernel with a number for each filter times it."""
+    """Return a layer's kernel with a number for each filter times it. A transposed convolution has its
+    filters on the second axis, in groups.
+    """
     if layer.kind != "conv_transpose":
         return array * gamma.reshape(-1, *[1] * (array.ndim - 1))
     groups = int(layer.says["groups"])
@@ -387,11 +429,15 @@ def _scaled(layer: Unit, array: Numbers, gamma: Numbers) -> Numbers:
 
 
 def _before_layers(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
-    """A scale that only a convolution or a dense layer reads is in its kernel; what it adds, where the layer
-    pads nothing. So is another order of channels.
+    """Return the units with each scale that only a convolution or a dense layer reads in that one's kernel;
+    what the scale adds goes into the bias, if the layer pads nothing. Another order of channels goes into the
+    kernel, too.
     """
 
     def join(scale: Unit, layer: Unit) -> Unit | None:
+        """Return a layer with the scale or the order of channels in its kernel; None where the sums at its
+        pads would be others, or for other pairs.
+        """
         if layer.kind not in ("conv", "dense") or scale.kind not in ("scale", "slice_channels"):
             return None
         if scale.kind == "slice_channels":
@@ -401,6 +447,7 @@ def _before_layers(units: _Units, outputs: tuple[str, ...], known: Mapping[str, 
         if beta.any() and isinstance(convention, Convention) and convention.rule != "valid":
             return None
         if layer.kind == "dense" and kernel.shape[1] != len(gamma):  # of a map's cells
+            # channels first: each channel's cells lie together
             gamma, beta = (np.repeat(each, kernel.shape[1] // len(gamma)) for each in (gamma, beta))
         groups = int(layer.says.get("groups", 1))
         shape = (groups, 1, -1, *[1] * (kernel.ndim - 2))
@@ -416,8 +463,8 @@ def _before_layers(units: _Units, outputs: tuple[str, ...], known: Mapping[str, 
 
 
 def _apart(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
-    """Queries, keys and values of one dense layer are three, as each part of a layer's channels that is cut
-    out is a layer of its own.
+    """Return the units with the queries, keys and values that one dense layer gives as three layers, and with
+    each part of a layer's channels that is cut out as a layer of its own.
     """
     counts = _readers(units, outputs)
     done: _Units = {}
@@ -443,14 +490,14 @@ def _apart(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) 
 
 
 def _part(layer: Unit, rows: slice, path: str) -> Unit:
-    """A layer of some of another's units or filters."""
+    """Return a layer of some of another's units or filters."""
     own = {role: array[rows] for role, array in layer.tensors.items()}
     count = {name: len(own["bias"]) for name in ("units", "filters") if name in layer.says}
     return replace(layer, path=path, says={**layer.says, **count}, tensors=own, rows=rows)
 
 
 def _cut(unit: Unit, shape: Shape) -> slice | None:
-    """The channels that a unit keeps, if it does nothing else."""
+    """Return the channels that a unit keeps, if it does nothing else; None otherwise."""
     op = unit.nodes[0].op
     if not isinstance(op, ops.SliceChannels | ops.CropAxis) or len(unit.nodes) > 1:
         return None
@@ -459,7 +506,9 @@ def _cut(unit: Unit, shape: Shape) -> slice | None:
 
 
 def _turned(order: Unit, layer: Unit) -> Unit | None:
-    """A layer of channels in another order, without that; None where it does not take all of them."""
+    """Return a layer that reads channels in another order as one that reads them in theirs; None where it
+    does not take all of them.
+    """
     op = order.nodes[-1].op
     assert isinstance(op, ops.SliceChannels)
     kernel = layer.tensors["kernel"]
@@ -471,7 +520,7 @@ def _turned(order: Unit, layer: Unit) -> Unit | None:
 
 
 def _together(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
-    """Layers of one value whose channels are joined are one layer."""
+    """Return the units with layers of one value whose channels are joined as one layer."""
     counts = _readers(units, outputs)
     done: _Units = {}
     for path, unit in units.items():
@@ -487,7 +536,9 @@ def _together(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape
 
 
 def _whole(parts: Sequence[Unit]) -> Unit | None:
-    """The layer whose filters those of several layers are; None where they are not of one value."""
+    """Return the layer whose filters those of several layers are; None where they are not of one value, or
+    differ in more than their number of filters.
+    """
     first = parts[0] if parts else None
     if first is None or first.kind not in ("dense", "conv") or first.says.get("groups", 1) != 1:
         return None
@@ -505,9 +556,14 @@ def _whole(parts: Sequence[Unit]) -> Unit | None:
 
 
 def _positions(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
-    """Trained tokens before those of an array to which positions are added: both are added to zeros."""
+    """Return the units with positions that are added to tokens as part of these: trained tokens before the
+    others, or places of zeros, both hold what is added to them.
+    """
 
     def join(tokens: Unit, unit: Unit) -> Unit | None:
+        """Return tokens with what is added to them; None where the result would be no tokens of zeros and
+        numbers.
+        """
         value = unit.tensors.get("value")
         if tokens.kind not in ("tokens", "pad_axis") or unit.kind != "add_array" or value is None:
             return None
@@ -526,7 +582,7 @@ def _positions(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shap
 
 
 def _sums(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
-    """Sums of sums are one sum, and so are products."""
+    """Return the units with sums of sums as one sum, and products of products as one product."""
     counts = _readers(units, outputs)
     done: _Units = {}
     for path, unit in units.items():

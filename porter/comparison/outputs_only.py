@@ -33,8 +33,12 @@ Outputs: TypeAlias = Callable[[Array], Sequence[Array]]
 def outputs_only(
     sides: Sequence[Side], opened: Sequence[Opened | None], size: KnownSize
 ) -> tuple[Distance | None, str | None]:
-    """How far apart the outputs of two models are, the worst of several ranges of images; or why that is not
-    known.
+    """Return how far apart the outputs of two models are, the worst of several ranges of images, and None; or
+    None and why that is not known.
+
+    Args:
+        opened: the models whose graph can be read.
+        size: rows and columns.
     """
     channels = next((each.graph.channels for each in opened if each is not None), 3)
     worst: Distance | None = None
@@ -50,6 +54,7 @@ def outputs_only(
                 return None, f"A gives {said[0]}, B {said[1]}"
             for mine, its in zip(one, other, strict=True):
                 apart = distance(mine, its.reshape(mine.shape))
+                # not `>`, because NaN is the worst
                 worst = apart if worst is None or not apart.rel_l2 <= worst.rel_l2 else worst
     except PorterError as error:
         return None, f"the outputs were not compared: {error}"
@@ -57,7 +62,9 @@ def outputs_only(
 
 
 def _outputs(side: Side, opened: Opened | None) -> Outputs:
-    """What gives a model's outputs for images N x C x H x W."""
+    """Return a function that gives a model's outputs for images N x C x H x W: porter's build of its graph,
+    or the model or file itself where the graph cannot be read.
+    """
     if opened is not None:
         build = OwnBuild(get_destination(IN), opened.graph, opened.tensors)
         paths = opened.graph.outputs

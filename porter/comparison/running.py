@@ -35,7 +35,7 @@ class _Wire:
 
 
 def builds(pairing: Pairing) -> tuple[OwnBuild, OwnBuild]:
-    """The graphs of two forms, as models that are run."""
+    """Return the graphs of two forms, as models that are run."""
     destination = get_destination(IN)
     one, other = (OwnBuild(destination, form.graph, form.tensors) for form in (pairing.one, pairing.other))
     return one, other
@@ -44,12 +44,14 @@ def builds(pairing: Pairing) -> tuple[OwnBuild, OwnBuild]:
 def on_the_same(
     pairing: Pairing, models: tuple[OwnBuild, OwnBuild], size: KnownSize, pairs: Iterable[tuple[str, str]]
 ) -> dict[tuple[str, str], float]:
-    """How far apart the values of units are that are given the same random numbers (relative L2, the worst of
-    several draws), by the paths of the two; without those that cannot be given the same.
+    """Return how far apart the values of units are that are given the same random numbers (relative L2, the
+    worst of several draws), by the paths of the two. Pairs that cannot be given the same numbers are left
+    out.
     """
     rng = np.random.default_rng()
     left = {pair: wires for pair in pairs if (wires := _wires(pairing, *pair)) is not None}
     found = dict[tuple[str, str], float]()
+    # A value can have one draw at a time: pairs that want it to be two wait for the next turn.
     while left:
         given = dict[str, str]()
         now = list[tuple[str, str]]()
@@ -64,7 +66,9 @@ def on_the_same(
 
 
 def _wires(pairing: Pairing, mine: str, its: str) -> tuple[_Wire, ...] | None:
-    """The values that two units read, one for the other; None where they are of other sizes."""
+    """Return the values that two units read, one for the other; None where they are of other numbers or
+    sizes.
+    """
     one, other = pairing.one.units[mine], pairing.other.units[its]
     read = [*other.inputs]
     if len(one.inputs) != len(read) or _reads_joined(one) or _reads_joined(other):
@@ -82,7 +86,9 @@ def _reads_joined(unit: Unit) -> bool:
 
 
 def _as_in(one: Unit, read: list[str], pairs: Mapping[str, str]) -> list[str]:
-    """The values that are read in any order, in the order of their pairs."""
+    """Return the values that a unit reads, where their order does not matter, in the order of their pairs in
+    the first unit. Those without a pair fill the places that are left.
+    """
     left = [*read]
     placed: list[str | None] = []
     for path in one.inputs:
@@ -94,7 +100,7 @@ def _as_in(one: Unit, read: list[str], pairs: Mapping[str, str]) -> list[str]:
 
 
 def _count(form: NormalForm, path: str) -> int:
-    """How many numbers a value has."""
+    """Return how many numbers a value has; of a unit that is a part of a layer, those of its rows."""
     unit = form.units.get(path)
     shape = form.shapes[_value(form, path)]
     if unit is None or unit.rows is None:
@@ -106,7 +112,9 @@ def _count(form: NormalForm, path: str) -> int:
 
 
 def _value(form: NormalForm, path: str) -> str:
-    """The value of the graph that a unit's path stands for."""
+    """Return the path in the graph of the value that a unit's path stands for: of a part of a layer, the
+    layer's.
+    """
     unit = form.units.get(path)
     return path if unit is None or unit.rows is None else unit.nodes[-1].path
 
@@ -119,7 +127,12 @@ def _run(
     given: Mapping[str, str],
     rng: np.random.Generator,
 ) -> dict[tuple[str, str], float]:
-    """The distances of pairs of which each value of the second form is given one draw."""
+    """Return the distances of pairs, where each value of the second form is given the same draw as its
+    partner in the first.
+
+    Args:
+        given: by what is read in the second form, what is read in the first.
+    """
     one, other = pairing.one, pairing.other
     readers: dict[str, list[Node]] = {}
     for its, mine in given.items():
@@ -185,8 +198,8 @@ def _values(
 def outputs_apart(
     pairing: Pairing, models: tuple[OwnBuild, OwnBuild], sizes: Sequence[KnownSize]
 ) -> Distance | None:
-    """How far apart the outputs of both models are on images, the worst of several ranges and sizes; None
-    where they give others.
+    """Return how far apart the outputs of both models are on images, the worst of several ranges and sizes;
+    None where they take other channels, or give outputs of other numbers or sizes.
     """
     one, other = pairing.one, pairing.other
     if one.graph.channels != other.graph.channels or len(one.outputs) != len(other.outputs):
@@ -200,5 +213,6 @@ def outputs_apart(
             if first.size != second.size:
                 return None
             apart = distance(first, second.reshape(first.shape))
+            # not `>`, because NaN is the worst
             worst = apart if worst is None or not apart.rel_l2 <= worst.rel_l2 else worst
     return worst

@@ -48,8 +48,12 @@ def drawn(
     layers: Sequence[LayerPair],
     further: Sequence[str],
 ) -> str:
-    """The verdict in its colour, each difference and `further` lines, and a row for each layer, where those
-    that differ are marked.
+    """Return HTML with the verdict in its colour, each difference and `further` lines, and a row for each
+    layer, where those that differ are marked.
+
+    Args:
+        names: of both models.
+        verdict: its words and its colour.
     """
     texts: dict[tuple[str | None, str | None], list[str]] = {}
     for each in differences:
@@ -69,7 +73,7 @@ def drawn(
 
 
 def page_of(names: tuple[str, str], body: str) -> str:
-    """A page of what `drawn` gives."""
+    """Return a page of HTML with what `drawn` gives."""
     return str(_PAGE.format(*names, Markup(_STYLE), Markup(body)))
 
 

@@ -49,7 +49,9 @@ class Side:
 
     @property
     def needs_size(self) -> bool:
-        """Whether the size of its input has to be given: a module of torch or of Flax says none."""
+        """Return whether the size of its input has to be given: a module of torch or of Flax without an
+        example says none.
+        """
         place = self.place
         return (
             isinstance(place, InMemory)
@@ -58,16 +60,19 @@ class Side:
         )
 
     def open(self, size: Size | None, recipes: Path | None) -> Opened:
-        """Opens it. Raises as porter.source.open.open_source."""
+        """Open the model, and return its graph and tensors. Raises as porter.source.open.open_source."""
         return open_source(self.place, Wishes(size=size, as_given=True), recipes=recipes)
 
     def prove(self, opened: Opened, size: Size) -> SideProof:
-        """See `proved`."""
+        """Compare the graph with the model itself, and return whether it is the model's function; see
+        `proved`.
+        """
         return proved(opened, size, self.place.port if isinstance(self.place, PortFolder) else None)
 
 
 def proved(opened: Opened, size: Size, port: StoredPort | None = None) -> SideProof:
-    """Compares a graph that was read with the model itself, node by node in float64.
+    """Compare a graph that was read with the model itself, node by node in float64, and return whether it is
+    the model's function, with the words that say so. A port is not compared again.
 
     Args:
         size: rows and columns of the input.
@@ -99,7 +104,12 @@ def proved(opened: Opened, size: Size, port: StoredPort | None = None) -> SidePr
 
 
 def side_of(given: str | PathLike[str] | Model, example: ExampleInputs | None, where: str) -> Side:
-    """What a user gives to be compared: a path, code as `FILE.py:CALLABLE`, which is run, or a model.
+    """Return what a user gives to be compared, as one side: a path, code as `FILE.py:CALLABLE`, which is run,
+    or a model.
+
+    Args:
+        example: what a module of torch or Flax is exported with.
+        where: the argument that errors name.
 
     Raises:
         UsageError: it is none of these, there is no such file, or the code raises an exception.

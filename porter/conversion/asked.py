@@ -106,7 +106,9 @@ def read_asked(asked: ConvertOptions) -> Wanted:
 def _source(
     asked: ConvertOptions, subject: str | PathLike[str] | Model, size: Size | None, recipes: Path | None
 ) -> tuple[str, Wishes, Callable[[], Opened]]:
-    """Return the name of the source, what is wished of it, and what opens it."""
+    """Return the name of the source, what is wished of it, and a function that opens it. The source is a
+    recipe's variant, a model in memory, or a file, a port or a repository.
+    """
     weights = path_of(asked.weights)
     if isinstance(subject, str | PathLike) and asked.source is not None:
         member = find_member(fspath(subject), asked.source, recipes)
@@ -142,7 +144,11 @@ def _source(
 
 
 def _expect_together(asked: ConvertOptions, framework: Destination, dtype: Dtype) -> None:
-    """Expect that the options go together, and with this kind of source."""
+    """Expect that the options go together, and with this kind of source.
+
+    Raises:
+        UsageError: the first pair that contradicts, with what to leave out.
+    """
     in_memory = is_model(asked.subject)
     by_recipe = asked.source is not None and not in_memory
     if asked.quantize not in (None, "dynamic"):

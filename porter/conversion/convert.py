@@ -179,7 +179,7 @@ def _write(folder: Path, opened: Opened, target: Target, stock: bool | str, fold
 def write_trial(
     folder: Path, opened: Opened, to: str | None = None, size: Size | None = None, dtype: Dtype = "float32"
 ) -> StoredPort:
-    """Write the model of a plain port of a source, for a comparison only.
+    """Write the model of a plain port of a source, for a comparison only, and return the port.
 
     Args:
         to: the framework; None for the source's own.
@@ -240,6 +240,7 @@ def _record(opened: Opened, written: Written, target: Target, wishes: Wishes, re
 def _layouts(graph: Graph, paths: Iterable[str], size: Size, framework: Destination) -> tuple[Layout, ...]:
     """Return the layouts of values in the destination."""
     known = shapes(graph, size)
+    # by the number of axes without the batch
     others: dict[int, Layout] = {1: "NC"}
     values = [known[path] for path in paths]
     return tuple(
@@ -266,6 +267,10 @@ def _check(
 ) -> tuple[Verdict | None, dict[str, Any], tuple[str, ...]]:
     """Compare a port with its source; return the verdict (None if nothing to compare with runs here), what
     port.json has of it, and warnings.
+
+    Args:
+        given: the user's own reference, if there is one.
+        required: the user asks for the comparison.
 
     Raises:
         NotInstalled, CannotRun: nothing that the port can be compared with runs here, and the comparison is

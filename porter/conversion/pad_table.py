@@ -60,12 +60,13 @@ class PadTable:
 
 @takes(PadsOptions)
 def pads(asked: PadsOptions) -> PadTable:
-    """Make the table of padding sites of a port of the variant `subject`, without weights; without a source,
-    of the file `subject`.
+    """Return the table of padding sites of a port of the variant `subject`, without weights; without a
+    source, of the file `subject`. It also has the ops that the destination refuses, and for a variant what is
+    known of its proof.
 
     Raises:
-        PaddingError: a site has no exact form in the destination at this size. UsageError: the file holds for
-            another size only.
+        PaddingError: a site has no exact form in the destination at this size.
+        UsageError: the file holds for another size only.
     """
     subject, recipes = asked.subject, path_of(asked.recipes)
     framework = get_destination(asked.to)

@@ -37,6 +37,7 @@ def under_own_names(
     taps = opened.fitted.fit.taps if opened and opened.fitted else {}
     names = opened.facts.names if opened else {}
     nodes = [node for error in errors if (node := graph.by_path.get(error.where or "")) is not None]
+    # A value behind a refused node cannot be an end.
     after = downstream(
         [each.path for each in graph.nodes],
         lambda path: graph.by_path[path].inputs,

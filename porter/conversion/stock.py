@@ -105,6 +105,7 @@ def as_stock(
                 _refusal(builder.name, *differences, _kernels(graph) == _kernels(theirs)),
             )
         )
+    # of several classes, the one that differs least
     raise min(refusals, key=lambda refusal: refusal[0])[1]
 
 
@@ -132,6 +133,7 @@ def stock_arrays(
             array = tensors[path].get(role)
             if array is None:
                 filled[name] = FILLINGS[role]
+                # The batches that a norm has seen are no part of the graph: a whole number without axes.
                 array = np.full(roles.get(role, ()), filled[name], np.float32 if role in roles else np.int64)
             array = undo_transforms(layer.transforms, role, cast(array, dtype, name))
             arrays[name] = dialect.from_canonical(stock.graph, node, role, array)
@@ -139,7 +141,9 @@ def stock_arrays(
 
 
 def _like(op: Op, theirs: Op) -> Op:
-    """Return the source's op with the tensors of the stock class's."""
+    """Return the source's op with the tensors that the stock class's op has: its bias, or its scale and
+    offset. Other ops are returned as they are.
+    """
     if isinstance(op, ops.Conv | ops.Dense) and isinstance(theirs, ops.Conv | ops.Dense):
         return replace(op, bias=theirs.bias)
     if isinstance(op, ops.BatchNorm) and isinstance(theirs, ops.BatchNorm):
@@ -232,8 +236,9 @@ def _site_differences(graph: Graph, theirs: Graph, size: Size) -> Iterator[tuple
 
 
 def _number_differences(graph: Graph, theirs: Graph) -> Iterator[tuple[str, str]]:
-    """Yield the paths at which the ops' other attributes differ, without those that the stock class's tensors
-    can compensate.
+    """Yield the paths at which the ops' other attributes differ, each with both sides in words, without those
+    that the stock class's tensors can compensate: a bias that the norm behind it can take, or a scale or
+    offset that the source lacks.
     """
     absorbed = set(_absorbable(graph, theirs).values())
     for node in graph.nodes:

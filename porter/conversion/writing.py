@@ -93,8 +93,12 @@ class Written:
 
 
 def write_plain(folder: Path, opened: Opened, target: Target, fold_bn: bool = False) -> Written:
-    """Write a port under porter's own names (in Keras, those of keras.applications' layers). `fold_bn` folds
-    the batch norms that can be folded.
+    """Write a port under porter's own names (in Keras, those of keras.applications' layers), and return what
+    went into its files.
+
+    Args:
+        folder: where the files are written.
+        fold_bn: folds the batch norms that can be folded.
 
     Raises:
         PorterError: a site without an exact form, values that `dtype` cannot hold, or a missing framework.
@@ -141,7 +145,9 @@ def _copies(graph: Graph, plan: Plan) -> tuple[str, ...]:
 
 
 def write_stock(folder: Path, opened: Opened, target: Target, library: str | None) -> Written:
-    """Write a port as a stock class of the destination, which has to compute exactly the source's function.
+    """Write a port as a stock class of the destination, which has to compute exactly the source's function,
+    and return what went into its files. A class that takes every size may be the function at the port's size
+    only: a warning says so.
 
     Args:
         library: see porter.zoos.implementation.stock_libraries.

@@ -83,12 +83,15 @@ def read_rows(file: Path) -> list[ArrowRow]:
 
 
 def _rows_of_batch(batch: Any, file_content: Any, file: Path) -> Iterator[ArrowRow]:
-    """Yield the rows of a batch whose buffers lie in the file."""
+    """Yield the rows of a batch whose buffers lie in the file. A photo's bytes are not read: the row has
+    where they lie.
+    """
     images, labels = batch.column("image"), batch.column("label")
     photos, paths = images.field("bytes"), images.field("path")
     for column in (images, labels, photos, paths):
         column.validate(full=True)
     _, offset_buffer, photo_buffer = photos.buffers()
+    # Memory-mapped, so a buffer's place in memory is its place in the file.
     first = photo_buffer.address - file_content.address if photo_buffer is not None else 0
     if photo_buffer is not None and not 0 <= first <= first + photo_buffer.size <= file_content.size:
         raise ValueError("its photos are compressed")

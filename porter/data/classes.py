@@ -97,6 +97,7 @@ def _labels_of_numbers(folders: Collection[str], classes: int, where: str) -> di
             where=where,
             next="name the folders by wnid",
         )
+    # Numbers from 0 without a gap may be ImageNet's, or those of a subset.
     if 1 < len(numbers) == len(folders) < classes and max(numbers.values()) == len(numbers) - 1:
         raise UsageError(
             f"the folders {list_few(sorted(folders))} are ImageNet's first {len(folders)} classes, or "
@@ -132,6 +133,7 @@ def labels_of_names(names: Sequence[str], classes: Classes, where: str) -> tuple
     if len(names) != classes.count:
         return labels
     known = [(index, label) for index, label in enumerate(labels) if label is not None]
+    # Spellings differ: half of the known names have to be in their places.
     if 2 * sum(index == label for index, label in known) < len(known):
         raise FileError(
             f"names of {classes.count} classes that do not stand in the order of wnids ({list_few(names)})",

@@ -40,7 +40,8 @@ def is_jpeg(image: ImageFile) -> bool:
 
 
 def decode_fast(image: ImageFile) -> Image:
-    """Return an opened JPEG as 8-bit RGB, equal to the last bit to what tf.io.decode_image(channels=3) gives.
+    """Decode an opened JPEG to 8-bit RGB, and return an image equal to the last bit to what
+    tf.io.decode_image(channels=3) gives.
 
     Raises:
         Exception: whatever Pillow raises for a broken photo.

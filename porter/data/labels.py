@@ -96,6 +96,7 @@ def labels_of(name: str, names: Sequence[object], where: str) -> Labels:
             where=where,
             next="give the file another name",
         )
+    # A list without names is refused as one with an empty name.
     for number, each in enumerate(names or ("",), 1):
         text = each.replace("\t", " ") if isinstance(each, str) else ""
         controls_terminal = escaped(text) != text
@@ -116,7 +117,8 @@ def class_label(index: int, labels: Labels | None, background: bool = False) -> 
     """Return the class that row `index` of a port's logits stands for; None if the label map is unknown or
     has no such row.
 
-    With `background`, row 0 is slim's background class and every label stands one row later.
+    Args:
+        background: row 0 is slim's background class, and every label stands one row later.
     """
     if labels is None:
         return None

@@ -76,6 +76,7 @@ def read_table(path: Path) -> ParquetTable:
     """
     with _open_parquet(path) as file:
         columns = _types_of_columns(file)
+        # A missing label counts as a column of fixed-size bytes, which is no label.
         if columns.get(LABEL, _FIXED) == _FIXED or _bytes_column(columns) is None:
             seen = ", ".join(f"{name} ({kind})" for name, kind in islice(columns.items(), 8))
             raise FileError(f"expected columns '{IMAGE}' of bytes and '{LABEL}', got {seen}", where=path)
@@ -153,6 +154,7 @@ def _row_group(path: Path, changed: int, index: int) -> Any:
     with _open_parquet(path) as file:
         if not 0 <= index < file.num_row_groups:
             raise FileError(f"it has {file.num_row_groups} row groups, not {index + 1}", where=path)
+        # A small file that unpacks to very much is refused.
         most = min(_MAX_ROW_GROUP, max(_SMALL_ROW_GROUP, _EXPANSION * path.stat().st_size))
         column = _bytes_column(_types_of_columns(file))
         if column is None:
@@ -201,7 +203,7 @@ def _text_or_none(value: object) -> str | None:
 
 def _class_names(file: ParquetFile) -> tuple[str, ...] | None:
     """Return the names of the classes in the metadata that the datasets library writes into the schema:
-    {"info": {"features": {"label": {"names": [...]}}}}.
+    {"info": {"features": {"label": {"names": [...]}}}}. Return None where there are none.
     """
     raw = (file.schema_arrow.metadata or {}).get(b"huggingface")
     try:

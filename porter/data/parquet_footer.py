@@ -44,6 +44,7 @@ def read_row_groups(path: Path) -> list[list[ColumnChunk]]:
         ValueError, IndexError, RecursionError: the footer is damaged.
     """
     with path.open("rb") as file:
+        # The file ends in the footer, its length (4 bytes), and `PAR1`.
         file.seek(-8, 2)
         length = int.from_bytes(file.read(4), "little")
         file.seek(-8 - length, 2)
@@ -177,7 +178,11 @@ class _CompactProtocol:
                 self.skip(kind)
 
     def skip(self, kind: int) -> None:
-        """Skip a value of a type."""
+        """Skip a value of a type, with all that it contains.
+
+        Raises:
+            ValueError: there is no such type.
+        """
         if kind in _INTEGERS:
             self.varint()
         elif kind in (_BYTE, _DOUBLE, _BINARY):
@@ -185,6 +190,7 @@ class _CompactProtocol:
             self.at += length
         elif kind in _LISTS:
             for each in self.elements():
+                # A boolean in a list is a byte; as a field it is in the field's head.
                 self.skip(_BYTE if each in _BOOLEANS else each)
         elif kind == _MAP:
             size = self.varint()

@@ -141,7 +141,7 @@ class Preprocess:
 
     @property
     def fed_side(self) -> int | None:
-        """The side of the square that a model is fed; None where the protocol keeps each photo's own
+        """Return the side of the square that a model is fed; None where the protocol keeps each photo's own
         shape.
         """
         if self.crop is not None:
@@ -187,8 +187,8 @@ class Preprocess:
 
     @property
     def geometry(self) -> Preprocess:
-        """The part that decides what `resize_image` gives. It is the same for every crop, channel order and
-        scaling of the result.
+        """Return the part of the protocol that decides what `resize_image` gives. It is the same for every
+        crop, channel order and scaling of the result.
 
         Where pixels are divided before they are resized, `divide` is of this part.
         """
@@ -303,6 +303,7 @@ def _to_rgb(image: Image) -> Image:
                 f"values from {wide.min()} to {wide.max()} exceed 16 bits",
                 next="save it with 8 bits per channel",
             )
+        # the high byte of 16 bits
         return pillow.fromarray((wide >> 8).astype(np.uint8)).convert("RGB")
     if image.mode == "P" and "transparency" in image.info:
         # Pillow warns when such a palette goes to RGB at once; the colours are the same.

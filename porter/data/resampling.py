@@ -32,6 +32,7 @@ def opencv_cubic(pixels: Pixels, rows: int, columns: int) -> Pixels:
     wide = _weigh_integers(pixels.astype(np.int32), *horizontal, axis=1)
     total = _weigh_integers(wide, *vertical, axis=0)
     bits = 2 * _COEFFICIENT_BITS
+    # half of the last bit that is dropped: rounded to the nearest
     total += 1 << (bits - 1)
     total >>= bits
     return np.clip(total, 0, 255, out=total).astype(np.uint8)
@@ -83,7 +84,12 @@ def _cubic_taps(size: int, target: int) -> tuple[NDArray[np.intp], NDArray[np.in
 def _weigh_integers(
     values: NDArray[np.int32], cells: NDArray[np.intp], weights: NDArray[np.int32], axis: int
 ) -> NDArray[np.int32]:
-    """Return sums of cells along an axis by their weights, in whole numbers."""
+    """Return sums of cells along an axis by their weights, in whole numbers.
+
+    Args:
+        cells: the source cells of each target cell, taps x target.
+        weights: of the same shape.
+    """
     shape = [1, 1, 1]
     shape[axis] = -1
     total: NDArray[np.int32] = values.take(cells[0], axis)
@@ -137,7 +143,13 @@ def _interpolate_between(
     share: Floats,
     axis: int,
 ) -> Floats:
-    """Return before + (after - before) * share along an axis."""
+    """Return before + (after - before) * share along an axis, in this order of operations.
+
+    Args:
+        before, after: for each target cell, the source cells on both sides.
+        share: how far it lies between them.
+        axis: 0 for rows, 1 for columns.
+    """
     first, result = values.take(before, axis), values.take(after, axis)
     result -= first
     result *= share.reshape([-1 if axis == number else 1 for number in range(3)])
@@ -146,7 +158,8 @@ def _interpolate_between(
 
 
 def _corner_taps(size: int, target: int) -> _Taps:
-    """Return for each target cell the source cell at or before it, the one after, and how far it lies between
+    """Return the taps (the source cells that a target cell is made of) where corners of cells lie on each
+    other: for each target cell the source cell at or before it, the one after, and how far it lies between
     them.
     """
     position = np.arange(target, dtype=np.float32) * (np.float32(size) / np.float32(target))
@@ -209,7 +222,9 @@ def tf_area(pixels: Pixels, rows: int, columns: int) -> Pixels:
 
 
 def _tf_area_weights(size: int, target: int) -> _Weights:
-    """Return the source cells under each target cell, and how much of each is under it."""
+    """Return the source cells under each target cell, and how much of each is under it: all of it inside, a
+    part at the two ends.
+    """
     ratio = np.float32(size) / np.float32(target)
     one = np.float32(1)
     start, end = (np.arange(number, target + number, dtype=np.float32) * ratio for number in (0, 1))
@@ -266,6 +281,7 @@ def _weighted_sums_by_torch(values: NDArray[np.generic], weights: _TorchWeights,
     """
     cells, shares, counts = weights
     shape = [-1 if axis == number else 1 for number in range(3)]
+    # after the first cell, as many as fit into whole fours
     fused_from = 1 + (counts - 1) // 4 * 4
     exact = values.astype(np.float64)
     total = np.zeros((), np.float32)
@@ -279,7 +295,11 @@ def _weighted_sums_by_torch(values: NDArray[np.generic], weights: _TorchWeights,
 
 
 def _weighted_sums(values: Floats, weights: _Weights, axis: int) -> Floats:
-    """Return weighted sums of cells along an axis, the first cell first."""
+    """Return weighted sums of cells along an axis, the first cell first: the order decides the rounding.
+
+    Args:
+        weights: the source cells of each target cell and their weights, two arrays taps x target.
+    """
     cells, shares = weights
     shape = [-1 if axis == number else 1 for number in range(3)]
     total: Floats = values.take(cells[0], axis)

@@ -51,7 +51,7 @@ def example_protocol(size: int, interpolation: str, scaling: str = ",divide=255"
 
 
 def protocol_text(protocol: Preprocess) -> str:
-    """Return a protocol as a text that `read_preprocess` reads."""
+    """Return a protocol as a text that `read_preprocess` reads: `name=value` pairs without the defaults."""
     values = {field.name: getattr(protocol, field.name) for field in fields(protocol)}
     stated = {
         field.name: values[field.name] for field in fields(protocol) if values[field.name] != field.default
@@ -67,8 +67,14 @@ def _value_text(value: Any) -> str:
 
 
 def _parse_text(given: AnyPath) -> dict[str, Any]:
-    """Return the protocol in a text: JSON, a file of it, or `name=value` pairs."""
+    """Return the protocol that a text states: JSON, the path of a file of either form, or `name=value` pairs.
+
+    Raises:
+        UsageError: the text is neither a file nor a protocol, or its JSON is wrong.
+        FileError: the file is too large.
+    """
     text = str(given)
+    # A text with "=" is read as pairs, unless a file has that name.
     if not text.lstrip().startswith("{") and ("=" not in text or _is_there(text)):
         path = Path(text)
         if not _is_there(text):
@@ -125,7 +131,11 @@ def _make_protocol(mapping: JsonObject) -> Preprocess:
 
 
 def _convert_value(name: str, value: Any) -> Any:
-    """Return a part of a protocol in its own type."""
+    """Return a part of a protocol in its own type; one number for all channels as three.
+
+    Raises:
+        ProtocolError: it is not of that type.
+    """
     try:
         if name in _TRIPLES:
             numbers = [float(number) for number in (value if isinstance(value, list | tuple) else [value])]

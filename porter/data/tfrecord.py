@@ -142,7 +142,9 @@ def read_example(
 
 
 def _feature_entries(file: BinaryIO, record: TfRecord) -> Iterator[TfRecord]:
-    """Yield the entries of the map Example.features.feature."""
+    """Yield the entries of the map Example.features.feature, each a message of a key and its feature. Both
+    levels of the nested messages have one field only; fields of other numbers are skipped.
+    """
     for number, features in _fields(file, record):
         if number == _ONLY_FIELD and isinstance(features, TfRecord):
             yield from (
@@ -205,6 +207,9 @@ def _read_text(file: BinaryIO, record: TfRecord) -> bytes:
 def _fields(file: BinaryIO, message: TfRecord) -> Iterator[tuple[int, int | TfRecord]]:
     """Yield the fields of a message: the number of each, and its value, which is a number, or the place of
     the bytes of a text or an inner message. Fields of a fixed size are skipped.
+
+    Raises:
+        _BrokenMessage: a field goes beyond the message, or is of an unknown type.
     """
     at, end = message
     while at < end:
@@ -232,5 +237,6 @@ def _varint(file: BinaryIO, at: int, end: int) -> tuple[int, int]:
     for index, byte in enumerate(file.read(min(10, end - at))):
         value |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
+            # bits beyond 64 are dropped, as protobuf does
             return value & (1 << 64) - 1, at + index + 1
     raise _BrokenMessage(f"byte {at:,} begins no number")

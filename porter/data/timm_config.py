@@ -18,11 +18,12 @@ _DEFAULT_SHARE = 0.875
 
 
 def from_timm(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return timm's settings as a protocol that porter.data.statements reads.
+    """Return timm's settings as a protocol that porter.data.statements reads: a resize of the shorter side or
+    to a square, and a crop.
 
     Raises:
         KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError: it is incomplete, or none that
-        porter can prepare.
+            porter can prepare.
     """
     channels, rows, columns = settings["input_size"]
     kernel, mode = settings["interpolation"], settings.get("crop_mode") or "center"
@@ -45,6 +46,7 @@ def to_timm(protocol: Preprocess) -> dict[str, Any]:
     """
     side = protocol.crop or protocol.size
     mean, std = (
+        # timm divides by 255 always, so the mean and the deviation take what is left.
         [round(value * protocol.divide / 255, 9) for value in values]
         for values in (protocol.mean, protocol.std)
     )

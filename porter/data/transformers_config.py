@@ -147,6 +147,7 @@ def _resize_and_crop(settings: Mapping[str, Any], kind: str, defaults: _Processo
     if kind == "Levit" and resize == "shorter_side":
         size = int(_LEVITS_SHARE * size)
     if (multiple := settings.get("ensure_multiple_of", 1)) != 1:  # DPT's, by floats of each photo
+        # Half way between two multiples, the floats of each photo decide which one the library takes.
         if 2 * size % (2 * multiple) == multiple:
             raise ValueError(f"a size of {size}, half way between multiples of {multiple}")
         size = round(size / multiple) * multiple
@@ -188,6 +189,7 @@ def _parse_scaling(settings: Mapping[str, Any], kind: str, defaults: _Processor)
     if defaults.normalises and settings.get("do_normalize", True):
         mean, std = list(settings["image_mean"]), list(settings["image_std"])
     if settings.get("rescale_offset"):
+        # The offset takes 1 off the scaled pixels.
         mean = [value + 1 for value in mean]
     if _divides_twice(settings, kind):
         std = [value * deviation for value, deviation in zip(std, settings["image_std"], strict=True)]

@@ -45,7 +45,10 @@ class PhotoDistances:
         self._paired = set(spread(range(self.photos), PAIRED_PHOTOS))
 
     def watch(self, positions: Sequence[int], logits: NamedArrays) -> None:
-        """Compare the logits of both models for the photos at these positions."""
+        """Compare the logits (N x crops x classes) of both models for the photos at these positions, and keep
+        their distances and, for some photos, pairs of logits. Photos with logits that are not finite are
+        passed over.
+        """
         for position, source, port in zip(positions, logits[SOURCE], logits[PORT], strict=True):
             if not (np.isfinite(source).all() and np.isfinite(port).all()):
                 continue
@@ -79,7 +82,12 @@ def differing_positions(scored: Scored) -> list[int]:
 def agreement(
     reference: str, accuracy: Accuracy, photos: Sequence[Photo], scored: Scored, distances: PhotoDistances
 ) -> Agreement:
-    """Make the result of the comparison; `accuracy` is the source's."""
+    """Return the result of the comparison: how many answers agree, how far apart logits are at most, and the
+    photos that differ.
+
+    Args:
+        accuracy: the source's.
+    """
     source, port = scored.models[SOURCE].top[:, 0], scored.models[PORT].top[:, 0]
     both = int(((source >= 0) & (port >= 0)).sum())
     differ = differing_positions(scored)

@@ -102,6 +102,7 @@ def _choose_positions(scored: Scored) -> list[int]:
     right = [position for position in (ranks == 0).nonzero()[0].tolist() if position not in set(differing)]
     chosen = spread(differing, PHOTOS // 2)
     chosen += spread(wrong, (PHOTOS - len(chosen)) // 2)
+    # The last kind takes what is left.
     return chosen + spread(right, PHOTOS - len(chosen))
 
 

@@ -91,6 +91,7 @@ def join_run(process: Process, timeout_s: float = TIMEOUT_S) -> Iterator[Callabl
     def gather(own: T | _Failed) -> list[Any]:
         """Exchange this process's result for those of all; raise if another one failed."""
         nonlocal has_gathered
+        # also if it fails: the others must not be told twice
         has_gathered = True
         try:
             results = exchange(own)
@@ -106,6 +107,7 @@ def join_run(process: Process, timeout_s: float = TIMEOUT_S) -> Iterator[Callabl
     except Exception as error:
         if not has_gathered:
             with suppress(PorterError):
+                # The others wait for a result: they get the failure.
                 gather(_Failed(str(error) or type(error).__name__))
         raise
     finally:
@@ -113,7 +115,13 @@ def join_run(process: Process, timeout_s: float = TIMEOUT_S) -> Iterator[Callabl
 
 
 def _join(process: Process, timeout_s: float) -> tuple[Callable[[Any], list[Any]], Callable[[], None]]:
-    """Join the processes of torchrun: return what gathers a value from all, and what leaves them."""
+    """Join the processes of torchrun, and return two functions: one gathers a value from all processes, the
+    other leaves them.
+
+    Raises:
+        NotInstalled: torch is not installed.
+        PorterError: the other processes cannot be reached.
+    """
     if find_spec("torch") is None:
         raise NotInstalled("several processes need torch, which is not installed", next=install("torch"))
     from porter.frameworks.torch.processes import join_processes

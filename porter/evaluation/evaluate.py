@@ -128,7 +128,13 @@ def evaluate_several(asked: EvaluateSeveralOptions) -> tuple[OfPort, ...]:
 def _measure(
     asked: EvaluateOptions | EvaluateSeveralOptions, folders: Sequence[AnyPath]
 ) -> tuple[OfPort, ...]:
-    """Measure ports in one pass over the photos for each group that can share one, and record the figures."""
+    """Measure ports in one pass over the photos for each group that can share one, record the figures, and
+    return the results in the order of the folders. Under torchrun each process runs its part, and only the
+    first writes.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C came before the first photos were scored.
+    """
     options = Options.of(asked)
     process = this_process()
     _expect_together(asked, options.run, process)
@@ -147,12 +153,14 @@ def _measure(
             for classes in dict.fromkeys(map(_classes_of, entrants))
         }
         real = replace(options, labels=path_of(asked.real_labels), limit=None)
+        # Without a limit, so that all photos of the pass have their other labels.
         relabelled = {classes: _open_set(data, classes, real) for classes in sets} if real.labels else {}
         passes = _run_passes(entrants, sets, options, process, asked.afresh or asked.fast)
         parts = gather(passes.measured)
     goes_on = passes.settle(all(_is_complete(part, len(entrants)) for part in parts))
     results = []
     for index, entrant in enumerate(entrants):
+        # what each process measured of this port
         shares = [part[index] for part in parts if index in part]
         if len(shares) < len(parts):
             continue  # Ctrl-C came first
@@ -309,7 +317,9 @@ class _Passes:
     files: dict[Path, list[int]] = field(default_factory=dict)
 
     def settle(self, is_complete: bool) -> bool:
-        """Keep all passes for the next run, or drop them after a whole run; return whether they are kept."""
+        """Keep all passes for the next run, or drop them after a whole run. Return whether they are kept;
+        False also where a file cannot be written, or nothing was scored.
+        """
         if is_complete:
             for file in self.files:
                 unfinished.drop(file)
@@ -336,6 +346,7 @@ def _run_passes(
     """
     groups: dict[tuple[Classes, Preprocess, int | None, CropRounding], list[int]] = {}
     for index, entrant in enumerate(entrants):
+        # Ports with the same key get the same pixels.
         key = (
             _classes_of(entrant),
             entrant.protocol.geometry,
@@ -358,6 +369,7 @@ def _run_passes(
         passes.files[file] = places
         if not group[0].scored.complete:
             break
+        # A whole group is kept in case a later one is interrupted.
         if len(passes.measured) < len(entrants):
             unfinished.keep(file, group)
     return passes
@@ -366,6 +378,9 @@ def _run_passes(
 def _expected_accuracy(top1: float | None, tolerance: float | None) -> tuple[float, float] | None:
     """Return the accuracy that is expected and how far it may be off, in percentage points; None if none is
     expected.
+
+    Raises:
+        UsageError: a number is out of its range, or a tolerance stands alone.
     """
     if top1 is None:
         if tolerance is not None:
@@ -392,7 +407,13 @@ def _member(record: Record, recipes: Path | None) -> Member | None:
 def _make_evaluation(
     entrant: Entrant, photos: PhotoSet, options: Options, measured: Measured, member: Member | None
 ) -> Evaluation:
-    """Make the result of a port, with the verdict on the published figure."""
+    """Return the result of a port, with the verdict on the published figure, the agreement with the source if
+    that ran beside it, and warnings.
+
+    Args:
+        photos: the data set.
+        member: the recipe's variant, which has the published figure; None if there is none.
+    """
     record, protocol, scored = entrant.port.record, entrant.protocol, measured.scored
     accuracy = _accuracy(scored, PORT, len(photos.failed))
     published = published_figure(record, member)
@@ -459,8 +480,12 @@ def _make_evaluation(
 
 
 def _accuracy(scored: Scored, model: str, failed: int) -> Accuracy:
-    """Return the accuracy over the photos that were reached and those that the data set already names as
-    failed.
+    """Return the accuracy of a model of the pass over the photos that were reached and those that the data
+    set already names as failed.
+
+    Args:
+        model: its name in the pass.
+        failed: how many photos the data set names as failed; they count as wrong.
     """
     ranks, losses = scored.models[model].ranks, scored.models[model].losses
     images = int(scored.reached.sum()) + failed
@@ -483,7 +508,9 @@ def _accuracy_with_labels(
         if photo.place in labels
     ]
     right, among5 = (
-        sum(bool({*top[:most] - background} & {*known}) for top, known in pairs) for most in (1, 5)
+        # Rows of the logits become labels: slim's background is row 0.
+        sum(bool({*top[:most] - background} & {*known}) for top, known in pairs)
+        for most in (1, 5)
     )
     if not pairs:
         return None
@@ -497,10 +524,9 @@ def _failures(photos: PhotoSet, scored: Scored) -> tuple[Failure, ...]:
 
 
 def _record_figures(port: StoredPort, photos: PhotoSet, measured: Measured, result: Evaluation) -> Evaluation:
-    """Write the figures into the port's folder, which lists those of every run, and return the result.
-
-    Its record and report keep the figures of the most photos; a warning beside smaller ones says so, as it
-    does where the folder cannot be written.
+    """Write the figures into the port's folder, which lists those of every run, and return the result, with a
+    warning if there is one. Its record and report keep the figures of the most photos; a warning beside
+    smaller ones says so, as it does where the folder cannot be written.
     """
     earlier = port.record.evaluation
     images = earlier.get("images") if earlier else None

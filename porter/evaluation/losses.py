@@ -28,6 +28,7 @@ def log_losses(
     wanted = np.zeros((len(logits), 1, logits.shape[2]), np.bool_)
     for row, right in zip(wanted[:, 0], labels, strict=True):
         row[list(right)] = True
+    # the mean over the crops: a sum, less the logarithm of their number
     log_crops = np.log(logits.shape[1])
     if activation == "sigmoid":
         log_right = -np.logaddexp(0, np.where(wanted, -logits, logits))  # of the right answer for each class
@@ -46,9 +47,12 @@ def _log_sum(logs: NDArray[np.float64], axes: int | tuple[int, ...]) -> NDArray[
 
 
 def entropies(logits: NDArray[np.float64], activation: str | None) -> Losses:
-    """Return for each row of `logits` (N x classes) the entropy of the model's answer: 0 if it is sure of a
-    class, log(classes) if all are equally likely. After a sigmoid, it is the sum of the entropies of all
-    classes, because each is a separate yes or no.
+    """Return for each row of `logits` (N x classes) the entropy of the model's answer in nats: 0 if it is
+    sure of a class, log(classes) if all are equally likely. After a sigmoid, it is the sum of the entropies
+    of all classes, because each is a separate yes or no.
+
+    Args:
+        activation: the source's last one; None counts as softmax.
     """
     if activation == "sigmoid":
         return np.asarray((np.logaddexp(0, logits) - probabilities(logits, activation) * logits).sum(axis=1))

@@ -188,9 +188,11 @@ def measure(
     earlier: Sequence[Measured] | None = None,
     keep: Callable[[Sequence[Measured]], object] | None = None,
 ) -> list[Measured]:
-    """Run the models over this process's part of the photos, in one pass for all ports.
+    """Run the models over this process's part of the photos, in one pass for all ports, and return what was
+    measured of each port.
 
     Args:
+        entrants: the ports with their protocols, and their sources if these run beside them.
         earlier: what a run of the same ports, photos and settings measured before it was ended. This one goes
             on there.
         keep: is given what was measured so far, every KEPT_EVERY seconds.
@@ -203,6 +205,7 @@ def measure(
     models: dict[str, Classifier] = {}
     logits: dict[str, Logits] = {}
     for number, each in enumerate(ready):
+        # the models of all entrants share one pass, so that each needs its own name
         own = {_name_in_pass(role, number): model for role, model in each.models.items()}
         models |= own
         logits |= dict.fromkeys(own, logits_of(each.entrant.port.record))
@@ -269,7 +272,9 @@ class _ReadyEntrant:
 
 
 def _make_ready(entrant: Entrant, options: Options, device: str, photo_count: int) -> _ReadyEntrant:
-    """Build an entrant's models and, for `--fast`, choose its fastest run."""
+    """Build an entrant's models and return them: the port's, for `--fast` in its fastest run with a plain one
+    beside it, and the source's if it takes part.
+    """
     tried: tuple[Tried, ...] = ()
     if options.fast:
         tried = try_runs(partial(classifier_of, entrant, device), options.made_pixels(entrant), device)

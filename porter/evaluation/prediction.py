@@ -66,7 +66,7 @@ class Prediction:
 
 @takes(PredictOptions)
 def predict(asked: PredictOptions) -> tuple[Prediction, ...]:
-    """Predict the five likeliest classes of each photo.
+    """Predict the five likeliest classes of each photo. Return one prediction for each, in their order.
 
     Args:
         images: photos, each a file, an image of Pillow or an array H x W x RGB (or H x W) of bytes; one of
@@ -115,8 +115,8 @@ def pixels_of(photo: PhotoInput, protocol: Preprocess) -> NDArray[np.float32]:
 
 
 def make_transform(folder: AnyPath) -> Callable[[PhotoInput], Tensor | Array]:
-    """Make a function from a photo to the input of a port, without the axis of the batch: a tensor C x H x W
-    for a port in torch, otherwise an array in the port's own order.
+    """Return a function from a photo to the input of a port, without the axis of the batch: a tensor C x H x
+    W for a port in torch, otherwise an array in the port's own order.
 
     Raises:
         UsageError: nothing says how photos become the input.
@@ -145,6 +145,7 @@ def _predict(port: StoredPort, model: Any, protocol: Preprocess, image: Path, ba
     if not np.isfinite(logits).all():
         raise FileError("the port's logits are not finite, so it cannot rank classes", where=image)
     shares = probabilities(logits, port.record.activation)
+    # a softmax of one class is always 1
     is_undefined = len(logits) == 1 and port.record.activation != "sigmoid"  # nothing says what it is
     guesses = []
     # By logits, because small probabilities underflow to 0.

@@ -36,7 +36,8 @@ def expect_prepared(port: StoredPort) -> Preprocess:
     """Return a port's protocol, whatever the port gives.
 
     Raises:
-        UsageError: the port takes no photos or has no protocol; the error has the line to type.
+        UsageError: the port takes no photos or has no protocol; the error has the line to type, with the
+            scaling that the network's beginning speaks for.
     """
     _expect_photos(port)
     record, where = port.record, str(port.folder)

@@ -33,6 +33,7 @@ def obstacles(
         side: of the squares that the model was fed.
     """
     has_several_labels = any(len(photo.labels) > 1 for photo in photos.photos)
+    # ReaL gives several labels, or none
     relabelled = has_several_labels or bool(photos.excluded and photos.labels is not None)
     left_out = () if relabelled else photos.excluded
     is_validation_set = photos.validation and accuracy.images == VALIDATION_IMAGES
@@ -61,8 +62,12 @@ def obstacle_of_protocol(record: Record) -> list[str]:
 def judge(
     accuracy: Accuracy, published: Published | None, against: Sequence[str], notes: Sequence[str] = ()
 ) -> Judgement:
-    """Judge a measured accuracy. `against` are the obstacles to a comparison, `notes` other facts about
-    it.
+    """Judge a measured accuracy against the published one, and return the verdict with a sentence:
+    `reproduced`, `off by`, `not comparable`, or that there is no published figure.
+
+    Args:
+        against: the obstacles to a comparison.
+        notes: other facts about it.
     """
     low, high = accuracy.ci95
     measured = f"top-1 {accuracy.top1:.3f}, at 95 % between {low:.2f} and {high:.2f}"

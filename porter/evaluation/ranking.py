@@ -17,6 +17,7 @@ def probabilities(logits: NDArray[Any], activation: str | None) -> NDArray[np.fl
     """
     wide = logits.astype(np.float64)
     if activation == "sigmoid":
+        # the sigmoid, without an exponential that overflows
         return np.asarray(0.5 * (1 + np.tanh(0.5 * wide)))
     shares = np.exp(wide - wide.max(axis=-1, keepdims=True))
     return np.asarray(shares / shares.sum(axis=-1, keepdims=True))
@@ -48,6 +49,7 @@ def label_ranks(scores: NDArray[Any], labels: Sequence[tuple[int, ...]]) -> NDAr
     classes = np.arange(scores.shape[1])
     ranks = []
     for column in filled.T[:, :, np.newaxis]:
+        # the score of each row's label
         own = np.take_along_axis(scores, column, axis=1)
         ranks.append(((scores > own) | ((scores == own) & (classes < column))).sum(axis=1))
     if not ranks:

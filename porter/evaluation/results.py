@@ -173,8 +173,8 @@ class Evaluation(Judgement, Accuracy):
         return self.classes is None or self.classes > 5
 
     def summary(self) -> dict[str, Any]:
-        """Return the record that port.json keeps, with the first `NAMED` of each list of photos, and with the
-        names of the fields here.
+        """Return the record that port.json keeps, with the names of the fields here. Of each list of photos
+        it has the first `NAMED`, and `unnamed` says how many more there are.
         """
         lists = {
             "failed": self.failed,

@@ -115,13 +115,15 @@ def score(
     logits: Mapping[str, Logits] | None = None,
     watching: Watching = Watching(),
 ) -> Scored:
-    """Prepare every photo once and feed it to all `models`. Ctrl-C ends the pass and keeps the scores so far.
+    """Prepare every photo once and feed it to all `models`, and return their scores by photo. Ctrl-C ends the
+    pass and keeps the scores so far.
 
     Args:
         photos: all with labels, or all without; ranks are then the number of classes.
         models: see porter.frameworks.Engine.classifier; the progress bar shows the first one's top-1. All
             take the `geometry` and the crop of `protocol`.
         logits: what the logits of each model are, if not the defaults.
+        watching: who is shown each batch's logits, and the scores so far.
 
     Raises:
         UsageError, FileError: as porter.data.pipeline.batches.
@@ -144,6 +146,7 @@ def merged(parts: Sequence[Scored]) -> Scored:
         np.any([part.reached for part in parts], axis=0),
         {position: why for part in parts for position, why in part.failed.items()},
         all(part.complete for part in parts),
+        # the seconds and the waiting of the slowest process
         *max((part.seconds, part.waited) for part in parts),
     )
 
@@ -251,6 +254,7 @@ class _Tally:
         labels = [tuple(map(kind.row, self._photos[position].labels)) for position in at]
         average = average_crops(logits, kind.activation)
         best = top_classes(average)
+        # The average of several crops is of probabilities already.
         shares = average if logits.shape[1] > 1 else probabilities(logits[:, 0], kind.activation)
         scores.ranks[at] = label_ranks(average, labels)
         scores.centre[at] = label_ranks(logits[:, 0], labels)

@@ -20,10 +20,9 @@ SourceModel = tuple[str, Classifier, tuple[str, ...]]
 
 
 def source_classifier(port: StoredPort, opened: Opened, protocol: Preprocess, device: str) -> SourceModel:
-    """Build the source's model to run beside the port: its name, its classifier, and warnings.
-
-    It is the first form of the source that can run (porter.verification.source_forms), in float32, with the
-    file's numbers and the shipped pads.
+    """Build the source's model to run beside the port, and return its name, its classifier, and warnings. It
+    is the first form of the source (the file's graph, the zoo's implementation, porter's own build) that can
+    run, in float32, with the file's numbers and the shipped pads.
 
     Raises:
         CannotRun: none of them can run here, or only porter's own build can, which is the port.

@@ -43,6 +43,7 @@ def file_of_pass(
         (
             entrant.port.record.model_dump(mode="json", exclude={"evaluation", "evaluations", "study"}),
             asdict(entrant.protocol),
+            # None without a source beside the port
             entrant.opened and entrant.opened.file.sha256,
             version_of(entrant.port.destination.PACKAGE),
         )
@@ -93,7 +94,9 @@ def read_kept(file: Path, photo_count: int) -> list[Measured] | None:
 
 
 def _to_json(measured: Measured) -> dict[str, Any]:
-    """Make JSON of what was measured, for photos that were reached only."""
+    """Return what was measured as JSON, for photos that were reached only: `at` has their positions, and
+    every list is in that order.
+    """
     scored, distances = measured.scored, measured.compared
     at = np.flatnonzero(scored.reached)
     return {
@@ -115,7 +118,7 @@ def _to_json(measured: Measured) -> dict[str, Any]:
 
 
 def _from_json(stored: dict[str, Any], photos: int) -> Measured:
-    """Read what `_to_json` made JSON of."""
+    """Return what `_to_json` made JSON of, as an incomplete pass over so many photos."""
     at = stored["at"]
     reached = np.zeros(photos, np.bool_)
     reached[at] = True

@@ -142,6 +142,7 @@ def _tar_members(archive: Path, member: str) -> Iterator[tuple[str, int, IO[byte
             if entry.size < 0:
                 raise tarfile.ReadError(f"'{name}' declares {entry.size:,} bytes")
             yield name, entry.size, content
+            # a single file: the rest of the tar is not read
             if not member.endswith(".index"):
                 return
 

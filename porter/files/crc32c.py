@@ -35,15 +35,17 @@ def masked_crc32c(data: bytes | memoryview) -> int:
 
 
 def crc32c(data: bytes | memoryview) -> int:
-    """Compute the checksum of `data`, by rows of `_ROW` bytes; short data byte by byte."""
+    """Return the CRC-32C checksum of `data`, computed by rows of `_ROW` bytes; short data byte by byte."""
     if len(data) < _ROW:
         return _advance_by_bytes(_ONES, bytes(data)) ^ _ONES
     import numpy as np
 
     message, state = np.frombuffer(data, np.uint8), _ONES
     if len(message) > _WORD * (_WINDOW + _STEP):
+        # The fold has taken in the state of ones.
         message, state = _fold(message), 0
     table, (first, second, third, fourth) = _row_tables()
+    # the bytes before the first whole row
     odd = len(message) % _ROW
     state = _advance_by_bytes(state, message[:odd].tobytes())
     rows = message[odd:].reshape(-1, _ROW)
@@ -107,6 +109,7 @@ def _row_tables() -> tuple[NDArray[np.uint32], tuple[list[int], ...]]:
     values = np.array(_byte_table(), np.uint32)
     rows = [values]
     for _ in range(_ROW - 1):
+        # one place further from the end: the state after one more zero byte
         rows.append(values[rows[-1] & 255] ^ rows[-1] >> 8)
     table = np.stack(rows[::-1])
     return table, tuple(table[index].tolist() for index in range(4))

@@ -132,6 +132,7 @@ def _try_once(url: str, partial: Path) -> None:
     offset = _size(partial) if validator else 0
     if validator and offset:
         request.add_header("Range", f"bytes={offset}-")
+        # The server sends the whole file if it has changed since.
         request.add_header("If-Range", validator)
     try:
         with build_opener(_SafeRedirects).open(request, timeout=TIMEOUT_S) as response:

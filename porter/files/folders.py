@@ -129,8 +129,8 @@ def _expect_replaceable(target: Path, overwrite: bool) -> None:
 
 
 def _put_in_place(fresh: Path, target: Path) -> None:
-    """Put a folder in its place; the old one leaves it in the same step where the system can exchange
-    them.
+    """Put a folder in its place. The old one leaves it in the same step where the system can exchange them;
+    otherwise it is moved aside first, and removed.
     """
     if not target.exists():
         fresh.rename(target)

@@ -47,6 +47,7 @@ def _acquire(path: Path, wait: bool) -> int:
             # nothing.
             if os.path.samestat(os.fstat(descriptor), path.stat()):
                 return descriptor
+        # The file was removed meanwhile: try again.
         except FileNotFoundError:
             pass
         except BlockingIOError:

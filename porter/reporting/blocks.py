@@ -61,7 +61,9 @@ class Box:
 
 
 def blocks_of(record: Record) -> list[Box]:
-    """Return the blocks of a port's graph; [] where it has more nodes than a page holds."""
+    """Return the blocks of a port's graph, each with its nodes and what it reads; [] where it has more nodes
+    than a page holds. A block that reads only the one before it lists nothing as read.
+    """
     graph = from_record(record.graph)
     if len(graph.nodes) > MOST_NODES:
         return []
@@ -107,6 +109,7 @@ def _nodes_by_block(nodes: Sequence[Node]) -> Mapping[str, Sequence[Node]]:
 
     Paths of a file often have one part only; they are cut behind each node that joins values.
     """
+    # the longest beginnings first
     for depth in range(max(node.path.count("/") for node in nodes), 0, -1):
         parts: dict[str, list[Node]] = {}
         for node in nodes:

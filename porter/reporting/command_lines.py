@@ -19,8 +19,11 @@ _OF_LOGITS = {op.name for op in OF_LOGITS}
 
 
 def convert(record: Record, folder: str, again: bool = False) -> str:
-    """Write `porter convert` with the options in the record; `again` replaces the port by one that is
-    checked.
+    """Return the line `porter convert` with the options in the record.
+
+    Args:
+        folder: the port's folder, as it is typed.
+        again: the line replaces the port by one that is checked.
     """
     # None where a recipe has the graph, or the file of the weights.
     graph_file = record.source.graph
@@ -28,6 +31,7 @@ def convert(record: Record, folder: str, again: bool = False) -> str:
     ops = [node["op"] for node in record.graph["nodes"]]
     ends = [node["op"] for node in record.graph["nodes"] if node["path"] == record.graph["output"]]
     subject = record.variant or record.source.given
+    # A file that carries its graph is the subject itself.
     own_weights = None if of_graph else record.source.to_give
     if graph_file is not None:
         subject, own_weights = graph_file.file, record.source.file
@@ -51,6 +55,7 @@ def convert(record: Record, folder: str, again: bool = False) -> str:
         quantize=record.quantize,
         keep_background=record.background,
         keep_dropout=record.framework in WITH_DROPOUTS and "dropout" in ops,
+        # True for the default library's class, `timm` for timm's
         stock=record.stock_class is not None and (not record.stock_class.startswith("timm.") or "timm"),
         fold_bn=record.folded is not None,
         preprocess=preprocess,
@@ -73,7 +78,7 @@ def verify(record: Record, folder: str) -> str:
 
 
 def evaluate(record: Record, folder: str, result: Evaluation | None) -> str:
-    """Write `porter eval` as it was run; if it was not run, with the source beside the port."""
+    """Return the line `porter eval` as it was run; if it was not run, with the source beside the port."""
     beside = result is None or result.source is not None
     return EVALUATE.line(
         folders=[folder],
@@ -96,7 +101,7 @@ def _run_options(result: Evaluation) -> dict[str, object]:
 
 
 def study(record: Record, folder: str, result: Study | None) -> str:
-    """Write `porter study padding` as it was run; if it was not run, over photos at PATH."""
+    """Return the line `porter study padding` as it was run; if it was not run, over photos at PATH."""
     ten = result is not None and any(case.ten_crop_top5_error is not None for case in result.cases)
     return STUDY.line(
         variant=record.variant,

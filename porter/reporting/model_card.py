@@ -46,7 +46,11 @@ def write_card(folder: Path, name: str | None = None) -> Path:
 
 
 def model_card(contents: Contents, name: str) -> str:
-    """Write the whole card, the same for the same contents. `name` is the folder's, in commands."""
+    """Return the text of the whole card, the same for the same contents.
+
+    Args:
+        name: the folder's, in commands.
+    """
     record = contents.record
     shown = [pad for pad in record.pads if pad.kind != "native"]
     parts: dict[str, Any] = {
@@ -70,7 +74,9 @@ def model_card(contents: Contents, name: str) -> str:
 
 
 def front_matter(contents: Contents) -> dict[str, Any]:
-    """Return what the Hub reads, with nothing that is not known."""
+    """Return what the Hub reads at the top of the card, by its keys, with nothing that is not known. A
+    licence that the Hub does not list is `other`, with its name.
+    """
     record = contents.record
     licence = re.sub(r"\s+", "-", (record.licence or "").lower())
     licences = {"license": licence} if licence else {}

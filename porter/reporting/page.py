@@ -121,7 +121,9 @@ def _environment(record: Record) -> Environment:
 
 
 def _template_values(contents: Contents) -> dict[str, Any]:
-    """Return what the template of the page shows, by its names."""
+    """Return what the template of the page shows, by its names. Plots are drawn in two widths, and parts that
+    were never made are None or empty.
+    """
     record, comparison, details, evaluation = (
         contents.record,
         contents.comparison,

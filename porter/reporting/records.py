@@ -58,7 +58,14 @@ def read_contents(folder: Path) -> Contents:
 
 
 def _read_part(port: StoredPort, name: str, schema: type[T]) -> T | None:
-    """Check and return a part of port.json; None if the port has none."""
+    """Return a part of port.json, checked; None if the port has none.
+
+    Args:
+        schema: what the part has to be.
+
+    Raises:
+        FileError: it is something else.
+    """
     value = getattr(port.record, name)
     if value is None:
         return None

@@ -39,7 +39,10 @@ class Conclusion:
 
 
 def conclude(contents: Contents) -> Conclusion:
-    """Conclude from the comparison in port.json what the verdict is."""
+    """Return the verdict of a report, from the comparison in port.json: proved, differs, or not proved, which
+    is so without a comparison, for rounded weights, for porter's own build and where nothing else read the
+    file.
+    """
     record, verdict = contents.record, contents.comparison
     if verdict is None:
         return Conclusion("unproved", "Not proved", f"Port and source were not compared ({record.check}).")
@@ -95,7 +98,9 @@ def _figures_of_proof(verdict: VerdictRecord) -> str:
 
 
 def warn(contents: Contents) -> list[str]:
-    """Return sentences that a reader has to know before using the port."""
+    """Return the sentences that a reader has to know before using the port: limits of the proof, sizes, pads,
+    twins (other zoos' models with the same tensors), background and licence.
+    """
     record, verdict = contents.record, contents.comparison
     sentences = [] if verdict is None else _warnings_of_proof(verdict, record)
     if record.input.size is not None:

@@ -99,6 +99,7 @@ def round_ticks(low: float, high: float, most: int) -> list[float]:
         return [low]
     rough = span / most
     power = 10.0 ** floor(log10(rough))
+    # 1e-9 is for numbers that rounding puts just above or below
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9))
     return [number * step for number in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
 

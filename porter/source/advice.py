@@ -38,7 +38,8 @@ def with_advice(
     error: MappingError, candidate: Candidate, known: KnownOrigin, wishes: Wishes
 ) -> MappingError:
     """Return the error of a file that is not the variant, with the settings of `--map` that open it and the
-    best next step.
+    best next step. Only settings that open the file when tried are kept. If none does, the next step is
+    another file.
     """
     without_map = _line_by_own_graph(candidate) or (
         "give the whole model (.keras, SavedModel), or a file without the layers after the network"
@@ -58,6 +59,7 @@ def _opens_with_setting(candidate: Candidate, known: KnownOrigin, wishes: Wishes
     beside a head can make it fail.
     """
     node = setting.rpartition("=")[2]
+    # A node has one setting: those of the same node are replaced.
     others = (given for given in wishes.map if given.rpartition("=")[2] != node)
     try:
         open_with_origin(candidate, known, replace(wishes, map=(*others, setting)))
@@ -96,7 +98,10 @@ def _next_step(error: MappingError, candidate: Candidate) -> str | None:
 def error_without_graph(
     checkpoint: Checkpoint, likeliest: Likeliest, recipes: Path | None = None
 ) -> UsageError:
-    """Return the error for a file of tensors that was to be opened by its own graph."""
+    """Return the error for a file of tensors that was to be opened by its own graph, with the best next step:
+    the ports that were trained to it, the variant that it looks like, or a recipe. Where a statement beside
+    the file names a network that no recipe has, return that error.
+    """
     advice = advice_without_recipe(checkpoint)
     opened, problems = likeliest.opened, (problem for _, problem in likeliest.problems)
     stated_network = next((problem for problem in problems if isinstance(problem, UsageError)), None)

@@ -23,8 +23,8 @@ from porter.source.wishes import NONE, Wishes, expect_no_options
 
 
 def open_match(match: Match, wishes: Wishes, others: Iterable[Candidate] = ()) -> Opened:
-    """Open the file as a match; as a twin of the match, if it is stated to come from that. The twin may be
-    one of `others`.
+    """Open the file as a match and return it. If the weights are stated to come from a twin (a zoo's model
+    with the same tensors that computes something else), open them as the twin, which may be one of `others`.
 
     Raises:
         UsageError: it is stated to be another network.
@@ -76,6 +76,7 @@ def open_candidate(candidate: Candidate, wishes: Wishes = NONE, origin: Origin |
     )
     checkpoint = candidate.checkpoint
     fit = _fit(candidate, wishes)
+    # What a publisher or the file's own graph records is not assumed from the recipe.
     recorded = publisher is not None or checkpoint.graph is not None
     opened = open_fit(fit, checkpoint, zoo.framework, member.native_size(), get_dialect(zoo.framework))
     protocol = in_proportion(zoo.preprocess, opened.sizes.built, native_size)
@@ -104,7 +105,9 @@ def open_candidate(candidate: Candidate, wishes: Wishes = NONE, origin: Origin |
 
 
 def _fit(candidate: Candidate, wishes: Wishes) -> Fit:
-    """Return the tensor of each node: by the file's graph where it carries one, otherwise by names."""
+    """Return the fit, which has the file's tensor of each node: by the file's graph where it carries one,
+    otherwise by names. Settings of `--map` come first.
+    """
     candidate = candidate.with_map(wishes.map)
     if candidate.checkpoint.graph is None:
         return fit_by_names(candidate, wishes.background)

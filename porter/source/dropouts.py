@@ -22,8 +22,9 @@ _DROPS_MAPS: Mapping[str, bool] = {
 
 
 def with_dropouts(opened: Opened) -> Opened:
-    """Return the source with its dropouts in the graph. They compute nothing outside of training. A warning
-    names each one that cannot be placed.
+    """Return the source with its dropouts in the graph, which compute nothing outside of training. Dropouts
+    that cannot be placed stay in `left_out`, and a warning names each of them; one warning says that the file
+    has no dropout at all.
     """
     graph = opened.graph
     names = dict(opened.facts.names)
@@ -83,11 +84,12 @@ def _unused_path(graph: Graph, after: str) -> str:
 
 def _insert_after(graph: Graph, after: str, added: Node) -> Graph:
     """Return the graph with a node after another, or after the input; whatever read that reads the new node
-    instead.
+    instead. The outputs of the graph stay.
     """
     nodes = [
         replace(node, inputs=tuple(added.path if path == after else path for path in node.inputs))
         for node in graph.nodes
     ]
+    # 0 after the input: the node comes first.
     position = next((position for position, node in enumerate(nodes, 1) if node.path == after), 0)
     return replace(graph, nodes=(*nodes[:position], added, *nodes[position:]))

@@ -14,8 +14,9 @@ from porter.source.place import FilePair
 
 
 def record_pair(opened: Opened, pair: FilePair) -> SourceFile:
-    """Return the record for port.json of a source in two files: the file of the tensors, and beside it the
-    file of the graph.
+    """Return the record for port.json of a source in two files. It names the file of the tensors, and beside
+    it the file of the graph, each with its format and digest; the note of a file's own graph names the
+    graph's file.
     """
     assert opened.fitted is not None
     checkpoint, graph = opened.fitted.checkpoint, pair.graph.path

@@ -20,13 +20,13 @@ from porter.source.wishes import Wishes, expect_no_options
 
 
 def open_port(port: StoredPort, member: Member | None) -> Opened:
-    """Return a port as the source of another port.
+    """Open a port as the source of another port, with the tensors, the graph and the facts that it records.
 
     Args:
         member: what it is a port of; None for a port without a recipe, and where the recipe is not needed.
 
     Raises:
-        UsageError: it is not a port of `member`.
+        UsageError: it is not a port of `member`, or its file does not keep the source's tensors.
     """
     folder, record = port.folder, port.record
     if member is not None and (record.variant, record.zoo) != member.is_a:
@@ -49,6 +49,7 @@ def open_port(port: StoredPort, member: Member | None) -> Opened:
         )
     tensors = port.tensors()
     for path, seen in record.batches.items():
+        # port.json has the batches that a norm has seen, which the model's file lacks.
         tensors.get(path, {})["batches"] = np.array(seen, np.int64)
     used = {f"{path}:{role}": f"{path}:{role}" for path in port.graph.calls for role in tensors.get(path, {})}
     return Opened(
@@ -98,7 +99,8 @@ def convert_model_file(port: StoredPort, said: Callable[..., str] = CONVERT.advi
     """Return the command that ports the file of a port's model. A file that may state no size gets the port's
     own.
 
-    `said` is CONVERT.line if the command is printed to be typed.
+    Args:
+        said: writes the command: CONVERT.advise inside a sentence, CONVERT.line if it is printed to be typed.
     """
     record, file = port.record, port.folder / port.destination.MODEL_FILE
     size = size_text(record.input.native_size) if record.input.size is None else None

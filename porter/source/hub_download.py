@@ -148,6 +148,7 @@ class _Source:
         """
         errors = import_module("huggingface_hub.errors")
         owned, revision = self.repository.owner_and_name, self.repository.revision
+        # It gives a path, None if nothing is known, or an object that says that the commit has no such file.
         if not isinstance(self.library.try_to_load_from_cache(owned, name, revision=revision), str | None):
             return None  # the cache knows that this commit has none
         try:
@@ -162,12 +163,14 @@ class _Source:
                 )
             )
         except errors.LocalEntryNotFoundError as error:
+            # It is asked for first: without it nothing of the repository is in the cache.
             if name == CONFIG_FILE:
                 message = (
                     "the Hub cannot be reached, and the cache lacks it: "
                     f"{first_line(error.__cause__ or error)}"
                 )
                 raise DownloadError(message, where=_where(self.repository), next=_UNREACHED) from None
+            # From here on only the cache is asked.
             self.offline = True
             return None
         except errors.EntryNotFoundError:

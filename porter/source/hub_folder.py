@@ -55,7 +55,8 @@ def files_of_weights(folder: Path) -> list[Path]:
 
 def read_sidecars(weights: Path) -> Sidecars:
     """Return the files of JSON beside a file of weights that are about it, see Checkpoint.beside. They are if
-    the Hub gave the file its name, or if it is the only file of weights there.
+    the Hub gave the file its name, or if it is the only file of weights there. Otherwise return none: the
+    JSON may be about another file.
     """
     if weights.name not in WEIGHTS and files_of_weights(weights.parent) != [weights]:
         return {}

@@ -50,7 +50,9 @@ class Exported:
     saved: Saved
 
     def as_model(self, opened: Opened) -> Opened:
-        """Return a source that was opened from the checkpoint, as the source that the model is."""
+        """Return a source that was opened from the checkpoint, as the source that the model in memory is:
+        with the model's name and notes, and the model itself to compare with.
+        """
         saved = self.saved
         notes = (IN_MEMORY, *(note for note in opened.file.notes if note != OWN_GRAPH))
         otherwise = "give an example of another size" if saved.size else "give a model that takes another"
@@ -93,6 +95,7 @@ def save_and_read(
             next="change the model so that its graph can be drawn, or give its weights with a recipe's "
             "variant",
         )
+    # The model itself cannot be run for these: nothing of it is kept to compare with.
     if outputs:
         note = f"the model itself gives other outputs, so its port is compared with {saved.graph} only"
         saved = replace(saved, make_copy=None, run_itself=None, notes=(*saved.notes, note))
@@ -101,8 +104,8 @@ def save_and_read(
 
 
 def checkpoint_of_variables(exported: Exported) -> Checkpoint | None:
-    """Return the variables of a model whose graph has ops that porter lacks, to be opened by a recipe. None
-    if the graph can be read, or if the framework's checkpoints do not name variables.
+    """Return the variables of a model whose graph has ops that porter lacks, as a checkpoint to be opened by
+    a recipe. Return None if the graph can be read, or if the framework's checkpoints do not name variables.
     """
     checkpoint, saved = exported.checkpoint, exported.saved
     if checkpoint.graph is None or not checkpoint.graph.foreign or not saved.variables:
@@ -130,8 +133,8 @@ def naming_model(error: PorterError, saved: Saved) -> PorterError:
 
 
 def digest_of_tensors(tensors: Mapping[str, Array]) -> str:
-    """Return the sha256 of a model in memory. It is of its tensors by name, because no two files of one model
-    have the same bytes.
+    """Return the sha256 of a model's tensors with their names, types and shapes, in the order of the names.
+    No file is hashed, because no two files of one model have the same bytes.
     """
     digest = sha256()
     for name, array in sorted(tensors.items()):

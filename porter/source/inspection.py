@@ -182,6 +182,7 @@ def _inspect_file(
         commands = _commands_with_map(match, problem, recipes)
         if match.score >= LIKELY and unmatched.commands and not commands:
             return replace(unmatched, match=match, problem=f"{problem.where}: {problem.message}")
+        # A match that does not open is shown if `--map` settles it, or if it is so near that it is meant.
         if commands or match.score >= LIKELY:
             # What is about the whole file has the commands as its next step.
             message = problem.message if problem.where == str(checkpoint.path) else str(problem)
@@ -237,7 +238,8 @@ def _inspect_port(port: StoredPort) -> Inspection:
 
 def _or_trained_port(unmatched: Inspection) -> Inspection:
     """Return the inspection of a file that no recipe has, with the ports beside it whose models may have been
-    trained on and saved as this file.
+    trained on and saved as this file. With one such port there is no problem left, with several the problem
+    names them, with none it says how to open the file.
     """
     checkpoint = unmatched.checkpoint
     if checkpoint.dialect not in ((None, "jax", *TRAINED) if checkpoint.graph is None else TRAINED):
@@ -268,6 +270,7 @@ def _inspect_own_graph(checkpoint: Checkpoint, asked_size: Size | None) -> Inspe
         problem = f"{error.message} ({error.next})" if error.next else error.message
         return Inspection(checkpoint, problem=problem)
     to = other_than(opened.framework)
+    # A typed size is needed if the destination cannot say the graph at every size.
     known = PROBE if size == ANY and not _takes_any_size(opened, to) else size
     typed = None if known is None else size_text(known)
     return Inspection(
@@ -293,7 +296,9 @@ def _takes_any_size(opened: Opened, to: str) -> bool:
 
 
 def _inspect_opened(checkpoint: Checkpoint, match: Match, opened: Opened, recipes: Path | None) -> Inspection:
-    """Return what is known of a file that a recipe was opened for."""
+    """Return what is known of a file that a recipe was opened for, with a command for the match and for each
+    of its possible twins (zoos' models with the same tensors that compute something else).
+    """
     assert opened.member is not None
     match = replace(match, candidate=replace(match.candidate, member=opened.member))
     return Inspection(

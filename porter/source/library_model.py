@@ -34,8 +34,9 @@ class Built(Exported):
     by: str
 
     def as_model(self, opened: Opened) -> Opened:
-        """Return a source that was opened from the checkpoint, with the library's model, and with what the
-        file itself is.
+        """Return a source that was opened from the checkpoint, as the source of the file itself: with its
+        format, and a note of who built the network. The library's model stays in `in_memory`, to be compared
+        with.
         """
         network = f"the network is {self.saved.name}, as {self.by} builds it by {CONFIG_FILE}"
         notes = tuple(network if note == OWN_GRAPH else note for note in opened.file.notes)
@@ -46,8 +47,13 @@ class Built(Exported):
 def build_by_library(
     checkpoint: Checkpoint, outputs: Sequence[str] = (), size: Size | None = None
 ) -> Built | None:
-    """Return a file of tensors with the network that the config.json beside it describes; None if that names
-    no network of a library that porter knows.
+    """Build the network that the config.json beside a file of tensors describes, by the library that it
+    names, and return the file with the graph of that network. Return None if it names no network of a library
+    that porter knows.
+
+    Args:
+        outputs: the layers at which the graph ends; the network's own outputs if empty.
+        size: rows and columns of the image that the network is called with; the library's own if None.
 
     Raises:
         NotInstalled: the library is not installed.
@@ -58,6 +64,7 @@ def build_by_library(
         return None
     exported = save_and_read(built.model, _example_image(built, size), outputs, size or built.size)
     saved = exported.saved
+    # The graph and the tensors are the library's, and what identifies the file stays.
     of_file = replace(
         exported.checkpoint,
         path=checkpoint.path,
@@ -69,8 +76,8 @@ def build_by_library(
 
 
 def _example_image(built: BuiltModel, size: Size | None) -> Array | None:
-    """Return an image to call the network with; None if its library does not say the channels and the
-    sides.
+    """Return an image of zeros to call the network with; None if its library does not say the channels and
+    the sides.
     """
     rows, columns = size or (None, None)
     sides = built.size if rows is None or columns is None else (rows, columns)

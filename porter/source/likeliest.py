@@ -29,7 +29,8 @@ class Likeliest:
 
 def open_likeliest(matches: Sequence[Match], wishes: Wishes = NONE) -> Likeliest:
     """Open the file as its matches, one after the other, until one has no difference from the file. Return
-    the one with the fewest differences.
+    the match with the fewest differences and the file opened as it, both None if none opens, with the errors
+    of those that do not.
     """
     opened: list[tuple[Match, Opened]] = []
     problems: list[tuple[Match, PorterError]] = []

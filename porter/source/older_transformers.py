@@ -50,6 +50,7 @@ def _in_torch_form(tensors: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
     """
     for name, array in tensors.items():
         *modules, last = name.replace("_._", "/").split("/")
+        # The name of the model's class, or of the collection of variables, comes first, and torch has none.
         if modules and (modules[0].startswith("tf_") or modules[0] in _COLLECTIONS):
             del modules[0]
         numbered = (re.sub(r"^layer_(?=\d+$)", "", module) for module in modules)

@@ -39,7 +39,7 @@ from porter.source.wishes import NONE, Wishes
 def open_source(
     place: Place, wishes: Wishes = NONE, member: Member | None = None, recipes: Path | None = None
 ) -> Opened:
-    """Open what is at a place.
+    """Open what is at a place, and return its graph, tensors and facts.
 
     Without `member`, a file is opened by its own graph; where a variant's graph is the file's, the recipe's
     paths, labels and protocol are used. A folder of the Hub is opened as the variant that its config.json
@@ -105,14 +105,17 @@ def _open_as_member(checkpoint: Checkpoint, member: Member, wishes: Wishes) -> O
 def _open_by_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) -> Opened:
     """Open a file by its own graph: as a variant that has it, otherwise under the file's names."""
     assert checkpoint.graph is not None
+    # A size in porter's metadata counts only where neither the user nor the graph states one.
     native = None if wishes.size or checkpoint.graph.built_size else native_size_in_metadata(checkpoint)
     wishes = replace(wishes, size=native or wishes.size)
+    # Recipes have neither, so only the file's own graph will do.
     if wishes.keep_activation or wishes.outputs:
         return open_graph(checkpoint, wishes)
     ranked = rank(checkpoint, recipes)
     recipe_warnings = tuple(f"this recipe was left out: {fault}" for fault in ranked.faults)
     try:
         opened = open_likeliest(ranked.likely, wishes).opened
+        # Without a head there is nothing that the recipe would name.
         if opened is None or (wishes.as_given and not opened.facts.classes):
             opened = open_graph(checkpoint, wishes)
     except PorterError as error:  # the recipe may be the one that was meant for this file
@@ -146,6 +149,10 @@ def _open_by_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None)
 def _open_by_config(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) -> Opened:
     """Open a file of tensors as the config.json beside it states: as a recipe's variant, otherwise as the
     network that the library which wrote the folder builds.
+
+    Raises:
+        UsageError: there is no config.json that names a network.
+        NotInstalled: the library is not installed.
     """
     likeliest = open_likeliest(rank(checkpoint, recipes).likely, wishes)
     opened = likeliest.opened

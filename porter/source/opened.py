@@ -160,7 +160,11 @@ def _shared_tensors_note(fit: Fit) -> tuple[str, ...]:
 def _left_out(file: FileGraph, taps: Mapping[str, str]) -> tuple[LeftOut, ...]:
     """Return the layers of a file that its graph leaves out. `after` of each is the path of the node that it
     follows; None if the graph lacks that.
+
+    Args:
+        taps: by path, the name under which the file's engine gives the value.
     """
+    # from the file's layer to its tap, and from the tap to the path
     paths = {INPUT: INPUT, **{tap: path for path, tap in taps.items()}}
     taps_by_layer = {INPUT: INPUT, **{node.name: node.tap for node in file.nodes}}
     return tuple(
@@ -191,6 +195,7 @@ def read_tensors(fit: Fit, checkpoint: Checkpoint, dialect: Dialect | None) -> O
             mismatch = f"{name} is {shape_text(array.shape)} where {path} needs {shape_text(expected)}"
             wrong.append((mismatch, fit.places.get(path)))
         tensors.setdefault(path, {})[role] = array
+    # No file has these tensors: their word says how they are made from the shape.
     for path, word in fit.computed.items():
         tensors[path] = {role: COMPUTED[word].values(shape) for role, shape in shapes[path].items()}
     if wrong:
@@ -217,6 +222,7 @@ def laid_out(
     path, role = key
     transforms = fit.transforms.get(path, ())
     if fit.stored and expected is not None:
+        # The file still has the row of the background, which the transform takes off.
         in_file = (fit.source_classes, *expected[1:]) if "drop_background" in transforms else expected
         array = to_canonical(array, fit.stored[path, role], in_file)
     else:

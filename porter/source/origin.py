@@ -57,7 +57,9 @@ class KnownOrigin:
 
 
 def origin_of(candidate: Candidate, insisted: str | None = None) -> KnownOrigin:
-    """Return the origin of a file that is asked for as a variant of a zoo, or looks like it.
+    """Return the origin of a file that is asked for as a variant of a zoo, or looks like it. What states it
+    is asked in turn: the user, the file's graph, its metadata, the config.json beside it, its digest, its
+    name. Return an empty origin if none does.
 
     Args:
         insisted: the zoo that the user insists on (`--origin`).
@@ -141,6 +143,7 @@ def _find_in_other_recipes(member: Member, known: KnownOrigin) -> Member | None:
     if known.statement is None:
         return None
     for recipe in sound_recipes(member.recipe.path.parent):
+        # One member of each recipe is enough: the statement is compared with all its variants.
         for first in islice(recipe.sound_members(next(iter(recipe.variants))), 1):
             origin = _origin_in_recipe(first, known.statement).origin
             if origin is not None and origin.variant is not None:
@@ -149,7 +152,9 @@ def _find_in_other_recipes(member: Member, known: KnownOrigin) -> Member | None:
 
 
 def twin_warnings(opened: Opened, weights: Path) -> tuple[str, ...]:
-    """Return a warning for each twin of a source whose origin nothing states."""
+    """Return a warning for each twin (a zoo's model that takes the same tensors and computes something else)
+    of a source whose origin nothing states; none without a recipe.
+    """
     member, facts = opened.member, opened.facts
     if member is None or facts.origin is not None:
         return ()
@@ -166,7 +171,12 @@ def as_stated_zoo(
     candidate: Candidate, known: KnownOrigin | None = None, others: Iterable[Candidate] = ()
 ) -> Candidate:
     """Return the candidate in the zoo that the weights are stated to come from, if that zoo's variant is a
-    twin or computes the same; otherwise the candidate itself. `others` of the same file are used again.
+    twin (takes the same tensors and computes something else) or computes the same; otherwise the candidate
+    itself.
+
+    Args:
+        known: the origin; asked for if None.
+        others: candidates of the same file, which are used again.
     """
     member, origin = candidate.member, (known or origin_of(candidate)).origin
     if origin is None or origin.variant != member.variant:
@@ -195,6 +205,7 @@ def _origin_in_recipe(member: Member, statement: OriginStatement) -> KnownOrigin
     if any(_has_name(statement.name, twin, not statement.strict) for twin in TWINS_OF_TIMM):
         return KnownOrigin(Origin(by=statement.by, says=f"timm's {statement.name:.80}"))
     matches = list(_variants_of_name(member, statement))
+    # `resnet50` also begins the name `resnet50d`: the longest name that fits is meant.
     longest = max((len(name) for _, name, _ in matches), default=0)
     fitting = [
         (variant, options)
@@ -246,11 +257,12 @@ def _has_name(stated_name: str, name: str, loosely: bool) -> bool:
 
 def _library_names(member: Member) -> Iterator[tuple[str, JsonObject]]:
     """Yield the names that a variant has in its zoo's library, each with the arguments that its function
-    takes for it.
+    takes for it. For a published file, the stem of its name is one too.
     """
     reference = _reference_of(member)
     call = REFERENCES["torch"][reference].get(member.variant)
     usual_name = f"tf_{member.variant}" if reference == "timm_tf" else member.variant
+    # otherwise the library's function has the variant's name and takes no arguments
     yield call if call is not None else (usual_name, {})
     if member.file is not None:
         stem = member.file.name.rpartition(".")[0].partition(".")[0]

@@ -77,8 +77,9 @@ def statement_in_file_name(checkpoint: Checkpoint) -> OriginStatement | None:
 
 
 def statement_in_config(checkpoint: Checkpoint) -> OriginStatement | None:
-    """Return the statement in the config.json of timm, transformers or keras-hub beside a file; None if it
-    names no network.
+    """Return the statement in the config.json of timm, transformers or keras-hub beside a file, with those
+    arguments that make it another network than the name alone; None if it names no network. The statement has
+    no name where porter knows the library but not its model.
     """
     config = config_of(checkpoint)
     name, kind, class_name = config.get("architecture"), config.get("model_type"), config.get("class_name")
@@ -92,6 +93,7 @@ def statement_in_config(checkpoint: Checkpoint) -> OriginStatement | None:
             if key not in _NEUTRAL_ARGUMENTS and (key, value) != _default_pads(name)
         }
         if (
+            # Pools that recipes have anyway say nothing.
             pool := telling_arguments.pop("global_pool", config.get("global_pool"))
         ) and pool not in _POOLS_OF_RECIPES:
             telling_arguments["global_pool"] = pool

@@ -30,11 +30,11 @@ _LONGEST_NAME = 100
 def open_graph(
     checkpoint: Checkpoint, wishes: Wishes = NONE, names: Mapping[str, str] | None = None
 ) -> Opened:
-    """Return a file opened with its own graph.
+    """Open a file with its own graph, and return it. The paths of the port show the graph's blocks, or are
+    those of `names`.
 
     Args:
-        names: by path, the file's own names, for the paths of a port; None for paths that show the graph's
-            blocks.
+        names: by path, the file's own names, for the paths of a port that exists; None for a new port.
 
     Raises:
         UsageError, MappingError: as `translate`.
@@ -117,6 +117,7 @@ def _equal_by_chance(checkpoint: Checkpoint, translated: Translated) -> set[str]
         if node.shares is None:
             continue
         # A second call comes after the same call as the first, or after another call of one layer.
+        # `holder` is the first call of the layer, which has the tensors.
         before = [_layer_before(graph, each) for each in (node, graph.by_path[node.shares])]
         is_call = (
             None not in before
@@ -191,6 +192,7 @@ def classes_of(graph: Graph, size: KnownSize, activation: str | None) -> int:
         return 0
     node = graph.by_path[graph.output]
     while not isinstance(node.op, Conv | Dense) and len(node.inputs) == 1 and node.inputs[0] in graph.by_path:
+        # A step that changes the channels is a layer of its own.
         if _sizes_above_one(shape_of[node.inputs[0]])[:1] != _sizes_above_one(shape_of[node.path])[:1]:
             break
         node = graph.by_path[node.inputs[0]]

@@ -84,6 +84,7 @@ def with_scaling(
         "pixels from 0 to 1": replace(protocol, divide=255.0, **unscaled),
         "pixels scaled as the zoo does": protocol,
     }
+    # `or`, because a scaling by zero has no logarithm
     gain = math.prod(float(np.mean(np.abs(op.scale))) for op in scaling) or 1.0
     closest = min(choices, key=lambda name: abs(math.log(_span(choices[name]) * gain / _span(protocol))))
     return choices[closest], (f"the model scales its own input: its input is {closest}",)

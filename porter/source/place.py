@@ -91,8 +91,9 @@ def find(path: Path) -> File | PortFolder:
 
 
 def find_pair(path: Path, weights: Path) -> FilePair | PortFolder | TrainedPort:
-    """Return the pair at two paths: the graph of the first with all tensors of the second, a file or port.
-    See `find`.
+    """Return the pair at two paths: the graph of the first with all tensors of the second. It is a pair of
+    files, the port itself if `weights` is its own untouched model file, or a port with tensors from further
+    training. See `find` for the errors.
     """
     tensors = file_at(weights).path
     port = port_at(path, held=False)  # its own model file may be the one that was trained on

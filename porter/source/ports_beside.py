@@ -41,8 +41,9 @@ def line_for_trained(port: Path, checkpoint: Checkpoint) -> str:
 
 
 def _read_if_trained(folder: Path, checkpoint: Checkpoint) -> StoredPort | None:
-    """Return the port in a folder if these weights can be of its model and it was not made from them;
-    otherwise None.
+    """Return the port in a folder if the file can hold its model's tensors after further training: it has all
+    of them and no others, and the port was not made from this very file. Return None otherwise, and for a
+    folder that is no port or is damaged.
     """
     try:
         port = read_port(folder, held=False)

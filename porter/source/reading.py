@@ -16,8 +16,13 @@ from porter.source.place import File, FilePair
 def read(
     place: File | FilePair, outputs: Sequence[str] = (), size: Size | None = None, md5: bool | None = True
 ) -> Checkpoint:
-    """Read a file or a pair of files as porter.formats.reading.read_weights does, with what lies beside the
-    file.
+    """Read a file or a pair of files, and return its tensors and graph with the JSON beside it, under torch's
+    names if older transformers wrote it. See porter.formats.reading.read_weights.
+
+    Args:
+        outputs: the names at which the graph ends; the file's own if empty.
+        size: rows and columns, where the file states none.
+        md5: whether the MD5 is computed besides the sha256, as there.
     """
     file, weights = (place, None) if isinstance(place, File) else (place.graph, place.weights)
     checkpoint = read_weights(file.path, md5, outputs, size, weights)

@@ -39,11 +39,13 @@ from porter.source.wishes import Wishes
 
 
 def reopen_source(port: StoredPort, weights: ModelWeights | None, recipes: Path | None) -> Opened:
-    """Return the source of a port, opened again from `weights`, a file or the model in memory that it was
-    made from, or from the zoo's published file. It has its dropouts if the port has them.
+    """Open the source of a port again, as the port records that it was opened, and return it. It is in
+    `weights` (the file, or the model in memory, that the port was made from), or in the zoo's published file
+    if `weights` is None. It has its dropouts if the port has them.
 
     Raises:
-        UsageError: as `_reopen`.
+        UsageError: the port was made from other weights; or none are given, and it was not made from the
+            zoo's published ones.
     """
     opened = _reopen(port, weights, recipes)
     return with_dropouts(opened) if has_dropouts(port.graph) and not has_dropouts(opened.graph) else opened
@@ -65,8 +67,13 @@ def _reopen(port: StoredPort, weights: ModelWeights | None, recipes: Path | None
 
 
 def _find_source(port: StoredPort, member: Member | None, weights: ModelWeights | None) -> Place:
-    """Return where the source of a port is. A file whose graph was taken is found by its name: beside the
-    weights, in the folder above theirs, or in the working folder.
+    """Return where the source of a port is: a model in memory, the file or port at `weights`, or the zoo's
+    published file. A file whose graph was taken is found by its name: beside the weights, in the folder above
+    theirs, or in the working folder.
+
+    Raises:
+        UsageError: the file with the graph is in none of these folders.
+        DownloadError: the published file cannot be fetched.
     """
     source = port.record.source
     if weights is None:
@@ -90,11 +97,17 @@ def _find_source(port: StoredPort, member: Member | None, weights: ModelWeights 
 
 
 def _open_at(place: Place, record: Record, member: Member | None, wishes: Wishes) -> Opened:
-    """Open what is at a place, if the port was made from it."""
+    """Open what is at a place, with the recorded options, and return it. Each kind of place is first compared
+    with the digests that the port records.
+
+    Raises:
+        UsageError: the port was made from another file or graph.
+    """
     ended_at, size = record.ended_at, record.input.native_size
     match place:
         case InMemory(model):
             exported = save_and_read(model, None, ended_at, size)
+            # A port with a recipe was made from the variables, if the model's graph has foreign ops.
             checkpoint = (
                 checkpoint_of_variables(exported) if member is not None else None
             ) or exported.checkpoint
@@ -140,8 +153,11 @@ def _expect_graph(record: Record, sha256: str, where: Path, weights: Path) -> No
 
 
 def _expect_published(port: StoredPort, member: Member | None) -> None:
-    """Refuse a port that was not made from a published file."""
+    """Refuse to reopen a port without weights if it was not made from a file that the zoo publishes. The
+    error says what it was made from, and how to give that.
+    """
     record, source = port.record, port.record.source
+    # None where the port does not record it.
     published = source.is_published(member.file) if member else False
     if published:
         return
@@ -162,7 +178,12 @@ def _expect_published(port: StoredPort, member: Member | None) -> None:
 
 
 def _recorded_wishes(port: StoredPort, member: Member | None) -> Wishes:
-    """Return the wishes with which the source was opened, as the port records them."""
+    """Return the wishes with which the source was opened, as the port records them: with a recipe its
+    background, mapping and options, otherwise the size, the outputs and the activation.
+
+    Raises:
+        UsageError: the recipe has no longer the recorded options.
+    """
     record = port.record
     if member is None:
         return Wishes(

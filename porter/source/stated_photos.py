@@ -159,6 +159,7 @@ def facts_beside(beside: Sidecars) -> tuple[PhotoFacts, tuple[str, ...]]:
         (PROCESSOR_FILE, processor, from_transformers, differences_of_transformers),
         (CONVERTER_FILE, converter, from_keras_hub, lambda settings: (ROUNDING_DIFFERS,)),
     )
+    # The first file that says something of photos counts.
     file, settings, read, differences_of = next((reading for reading in readings if reading[1]), readings[0])
     try:
         if settings and isinstance(settings, dict):

@@ -46,10 +46,9 @@ _SAVING: Mapping[str, str] = {
 
 
 def open_trained(port: StoredPort, checkpoint: Checkpoint, member: Member | None) -> Opened:
-    """Return the graph, the classes and the preprocessing of a port with the tensors of a file that was saved
-    from its model: all of them.
-
-    The head may have another number of rows: then the names of the classes are not known.
+    """Open a port with the tensors of a file that was saved from its model after further training: the graph
+    and the preprocessing are the port's, and all tensors the file's. The head may have another number of
+    rows: then the names of the classes are not known, and a warning says so.
 
     Args:
         port: its own tensors are not read, and may be others than porter wrote.
@@ -57,7 +56,7 @@ def open_trained(port: StoredPort, checkpoint: Checkpoint, member: Member | None
 
     Raises:
         FileError, ChecksumError: the port's code is not what porter wrote, so that the tensors may be another
-        function's.
+            function's.
         MappingError: the file and the port's model do not cover each other.
         UsageError: the file's own graph has other outputs than the port.
     """
@@ -180,6 +179,7 @@ def _framework(port: StoredPort, checkpoint: Checkpoint) -> str:
         return stated or "torch"
 
     def known(framework: str) -> int:
+        """Count the names of the file that are those of a port to a framework."""
         keys = get_port_dialect(framework).port_keys(port.plan, {})
         return len(checkpoint.tensors.keys() & {name for names in keys.values() for name in names})
 
@@ -187,8 +187,9 @@ def _framework(port: StoredPort, checkpoint: Checkpoint) -> str:
 
 
 def _match(port: StoredPort, checkpoint: Checkpoint, member: Member | None) -> _MatchedTensors:
-    """Match tensors by the names that the port's model gives them. A file of another framework has the names
-    of a port to that framework.
+    """Match the file's tensors by the names that the port's model gives them, and return those that are
+    found, ignored, missing and unexpected. A file of another framework has the names of a port to that
+    framework. A norm's scale or offset that the port's graph lacks is ignored if it changes nothing.
     """
     graph, record = port.graph, port.record
     framework = _framework(port, checkpoint)
@@ -204,6 +205,7 @@ def _match(port: StoredPort, checkpoint: Checkpoint, member: Member | None) -> _
     ignored = dict[str, str]()
     missing = list[str]()
     for (path, role), names in keys.items():
+        # a further call of a layer, which has the tensors of the first
         if graph.by_path[path].shares is not None:
             continue
         node = graph.by_path[path]
@@ -212,6 +214,7 @@ def _match(port: StoredPort, checkpoint: Checkpoint, member: Member | None) -> _
         if name is None:
             missing += [names[0]] if needed else []
             continue
+        # A scale of 1 or an offset of 0 that the graph lacks changes nothing.
         array = unmatched.pop(name)
         if needed or role == "batches" or np.any(array != _NORM_TENSORS[role][1]):
             names_of_tensors[path, role] = name
@@ -286,8 +289,11 @@ def _facts(port: StoredPort, rows: int) -> Facts:
 
 
 def _taps(port: StoredPort, checkpoint: Checkpoint, matched: _MatchedTensors) -> dict[str, str]:
-    """Return the names by path under which the file's own graph shows values: those of layers with the same
-    tensors that are called once, and those of the outputs. There are none if the file has no graph.
+    """Return by path the tap (the name under which the file's engine gives a value) of layers with the same
+    tensors that are called once, and of the outputs. Return none if the file has no graph.
+
+    Raises:
+        UsageError: the file's graph has another number of outputs than the port.
     """
     file = checkpoint.graph
     if file is None:

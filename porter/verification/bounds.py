@@ -35,12 +35,14 @@ class Reached:
     epsilons: dict[str, float] = field(default_factory=dict)
 
     def add(self, graph: Graph, values: NamedArrays, given: NamedArrays = UNCUT) -> None:
-        """Add what the values of one run show.
+        """Add what the values of one run show: how far the inputs of bounded activations go, the smallest
+        number at the rims of padded pools, and the largest share of an epsilon in a norm.
 
         Args:
             values: by path, the graph's input among them where it is read.
-            given: what is read in place of values.
+            given: what the readers of a path got in place of its value, where it was cut.
         """
+        # A rim is that of what the pool gave itself; the inputs are what was really read.
         own, values = values, {**values, **given}
         for path in bounded_activations(graph):
             read = graph.by_path[path].source
@@ -80,6 +82,7 @@ class Reached:
         if node.path in self.epsilons:
             return self.epsilons[node.path] > FLOAT64_LIMIT
         site, rim = node.op.site, self.rims.get(node.path)
+        # A negative number at the rim shows that no zero took part, and the fill shows itself.
         return site is None or rim is None or rim < 0 or rim == site.convention.fill
 
 
@@ -95,6 +98,7 @@ def _share_of_epsilon(op: LayerNorm | RmsNorm | GroupNorm, value: Array, is_map:
     else:
         channels_last = np.moveaxis(value, 0, -1) if is_map else value
         cells = channels_last.reshape(-1, channels_last.shape[-1])
+        # rounded up: at most _CELLS of the cells, evenly spread
         step = -(-len(cells) // _CELLS)
         cells = cells[::step]
     cells = cells.astype(np.float64, copy=False)
@@ -123,7 +127,8 @@ def padded_pools(graph: Graph) -> set[str]:
 
 def farthest_images(graph: Graph, known: Sequence[Array], pool: Array, run: ValuesAt, at_once: int) -> Array:
     """Return the images of `pool` that take the input of some activation further up or down than every other
-    image, where those `known` do not reach the activation's bounds; no image if they reach all of them.
+    image, where those `known` do not reach the activation's bounds; no image if they reach all of them. Both
+    ends count: the largest number of a value, and the smallest.
 
     Args:
         known: batches of N x C x H x W, as `pool` is.
@@ -153,6 +158,7 @@ def farthest_images(graph: Graph, known: Sequence[Array], pool: Array, run: Valu
     # Where all go as far, the first does: one that is known.
     best = np.unique(np.nan_to_num(extremes, nan=-np.inf, posinf=-np.inf).argmax(axis=1))
     first = sum(map(len, known))
+    # Those before `first` are known images.
     farthest: Array = pool[best[best >= first] - first]
     return farthest
 

@@ -145,6 +145,9 @@ class Check:
         The number type that decides what the function is has `images` of a size, or more. Another has two
         like photos, because noise makes a network round as it never does on what it is for. The limit in
         float32 is for several images together: for one image with few logits, rounding exceeds it by chance.
+
+        Args:
+            sizes: rows and columns for the exact type and for the rounded ones.
         """
         graph = self.port.graph
         wanted = {dtype: sizes.of(dtype) for dtype in self.dtypes}
@@ -166,6 +169,7 @@ class Check:
         enough = _enough_images(channels, size)
         count = max(least, min(enough, _MOST_IMAGES, _MOST_VALUES // per_image))
         at_once, fewest_parts = (max(values.values()), 1) if enough <= least else (_HELD, 2)
+        # -(-a // b) rounds up
         parts = min(count, max(fewest_parts, -(-count * per_image // at_once)))
         # As many in each, because some runtimes compile a program for every number of images.
         count = parts * -(-count // parts)
@@ -194,6 +198,7 @@ class Check:
             else parity
             for parity in parities
         )
+        # Only outside of float64: an output that is not finite there is no matter of the images.
         grows = NOT_FINITE in (parities[-1].silent or "") and not any(parity.infinite for parity in parities)
         chaotic = _is_chaotic(parities, source, batches)
         if self.rough != SMOOTH and (grows or chaotic):
@@ -224,11 +229,16 @@ class Check:
         ending: Callable[[Array], Array] | None,
         models: dict[Dtype, Any],
     ) -> dict[Dtype, CutPoints]:
-        """Compare at cut points at each size of those in float64, the smallest first, until something
-        differs; {} where the source takes no other values than its own.
+        """Compare at cut points (nodes whose inputs are replaced by random numbers on both sides) at each
+        size of those in float64, the smallest first, until something differs. Return what they show by number
+        type; nothing where the source takes no other values than its own. A port that its framework computes
+        in float32 only is compared in that too.
 
-        A port that its framework computes in float32 only is compared in that too.
+        Args:
+            ending: applied to the port's logits, as in `against`.
+            models: the built models by number type, which are used again.
         """
+        # a second comparison for engines without float64
         own: tuple[Dtype, ...] = ("float32",) if self.port.record.framework in IN_FLOAT32 else ()
         dtypes = [dtype for dtype in ("float64", *own) if dtype in self.dtypes]
         if "float64" not in self.dtypes or not isinstance(source, CutSource):
@@ -262,7 +272,10 @@ class Check:
         ending: Callable[[Array], Array] | None,
         models: dict[Dtype, Any],
     ) -> tuple[tuple[Parity, ...], dict[Dtype, list[Array]]]:
-        """Compare inside the network, and return the comparisons with the images that were used."""
+        """Compare node by node inside the whole network, where each node reads what the one before it gave,
+        and return the comparisons with the images that were used. The arguments are as in
+        `_compare_at_cut_points`.
+        """
         port = self.port
         weights = weights_in(port.graph)
         batches = self.batches(sizes)
@@ -359,8 +372,11 @@ class Check:
             self._run({}, image, "float32", self.port.graph.outputs)
 
     def _reaching_bounds(self, batches: list[Array], run: ValuesAt) -> list[Array]:
-        """Return a batch of images from a larger pool that reach more bounds of activations, where images are
-        small; [] if they are large or none reaches more.
+        """Return one batch, in a list, of images from a larger pool that reach more bounds of activations.
+        Return none if the images are large, or if none of the pool reaches more.
+
+        Args:
+            run: gives the port's values at some paths for a batch.
         """
         _, channels, *sides = batches[0].shape
         if _enough_images(channels, sides) <= self.images:

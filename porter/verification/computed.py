@@ -24,8 +24,9 @@ from porter.verification.references import CutSource, SourceValues, Wrapped
 
 
 def unrounded_tensors(port: StoredPort, graph: Graph, tensors: Tensors) -> OwnTensors:
-    """Compute the tensors of a port again from its source's graph and tensors, as they were before they were
-    rounded to the port's type.
+    """Compute the tensors of a port again from its source's graph and tensors, and return them as they were
+    before they were rounded to the port's type. A tensor that only the port has is returned as it is stored,
+    and so are all of a converted port.
 
     Raises:
         CheckFailed: a stored tensor is not the rounding of the computed one.
@@ -78,8 +79,9 @@ class Shifted(Wrapped):
         return unchanged | {path: values[norm] for path, norm in self.folded.items() if norm in values}
 
     def run_cut(self, batch: Array, paths: Collection[str], cut: NamedArrays) -> dict[str, Array]:
-        """Run the source with values replaced, under the port's paths; see
-        porter.verification.references.CutSource.
+        """Run the source with values replaced, under the port's paths, as
+        porter.verification.references.CutSource says: return values by path. Paths that the source has not
+        are left out; without a source that can be cut, return none.
         """
         if not isinstance(self.source, CutSource):
             return {}

@@ -106,7 +106,7 @@ class CutPoints:
 
     @classmethod
     def at_no_size(cls, graph: Graph, dtype: Dtype) -> CutPoints:
-        """What others are joined to."""
+        """Return a comparison at no size, to which others are joined."""
         return cls(
             dtype, (), {}, {path: frozenset((path,)) for path in graph.by_path}, frozenset(), frozenset()
         )
@@ -122,8 +122,8 @@ class CutPoints:
         return frozenset(path for path, nodes in self.compared.items() if len(nodes) == 1) & self.telling
 
     def together(self, graph: Graph) -> frozenset[str]:
-        """Other nodes that were compared together with those beside them, of which one at most is not
-        linear.
+        """Return other nodes that were compared together with those beside them, of which one at most is not
+        linear. Nodes that were also compared alone are left out.
         """
         every = (self.compared[path] for path in self.compared.keys() & self.telling)
         simple = (
@@ -132,7 +132,9 @@ class CutPoints:
         return frozenset().union(*simple) - self.alone
 
     def joined_to(self, other: CutPoints) -> CutPoints:
-        """This with what comparisons at other sizes show: what holds at every size."""
+        """Return this comparison with what those at other sizes show: the worst distance of each node, and
+        only what holds at every size.
+        """
         paths = dict.fromkeys((*self.distances, *other.distances))
         sides = self.distances, other.distances
         worst = {
@@ -152,9 +154,11 @@ class CutPoints:
         )
 
     def completed(self, parity: Parity, plan: Plan, tolerance: float | None) -> Parity:
-        """A comparison of the whole network in this number type with this one.
+        """Return a comparison of the whole network in this number type, completed by this one: nodes that
+        differ at cut points make it fail, and nodes that told here no longer count as unexcited or unreached.
 
         Args:
+            parity: the comparison of the whole network.
             plan: of the port.
             tolerance: the limit for the distances, in place of that of the number type.
         """
@@ -173,6 +177,7 @@ class CutPoints:
         together = self.together(graph)
         unreached = tuple(path for path in parity.unreached if path in self.unreached)
         inside = tuple(path for path in graph.by_path if path not in self.alone | together)
+        # Only such a port is the function at sizes that were not compared.
         general = plan.only_size is None and not inside and not self.unreached
         rows, columns = zip(*self.sizes, strict=True)
         least = (min(rows), min(columns)) if general and meet_every_remainder(graph, self.sizes) else None
@@ -189,7 +194,9 @@ class CutPoints:
 
 
 def _blame(plan: Plan, bad: NodeDistance) -> FirstBad:
-    """A node that differs, with its padding where it has a window of several cells."""
+    """Return the record of a node that differs, with its padding where it has a window of several cells and
+    the difference is larger than rounding.
+    """
     site = site_of(plan.graph.by_path[bad.path].op)
     blamed = FirstBad(bad.path, bad.rel_l2, None, None, None, alone=True)
     if site is None or site.window.kernel == (1, 1) or bad.rel_l2 <= MOST_ROUNDING:
@@ -200,15 +207,18 @@ def _blame(plan: Plan, bad: NodeDistance) -> FirstBad:
 def compare_at_cut_points(
     graph: Graph, source: CutSource, port: RunCut, images: Array, rng: Generator, dtype: Dtype
 ) -> CutPoints:
-    """Compares a port with its source at cut points.
+    """Compare a port with its source at cut points: values in place of which both sides are given the same
+    random numbers, so that each node is compared by itself.
 
     Args:
         graph: of the port.
+        source, port: run with replaced values.
         images: N x C x H x W; each goes with a draw of its own of all other numbers.
+        rng: gives the random numbers.
         dtype: in which the port runs. In float64 it shows every value.
 
     Returns:
-        With the first node that differs only, if one does.
+        The distances of all nodes, or of the first node that differs only, if one does.
     """
     size = images.shape[2], images.shape[3]
     limit = LIMITS[dtype]
@@ -230,6 +240,7 @@ def compare_at_cut_points(
         _readers(graph, source_shapes.keys()),
         dtype,
     )
+    # The first draw is of the usual size, the others are larger, as `Draws.of` makes them.
     images[1:] = np.multiply(images[1:], draws.scale(INPUT))
     points = {
         path
@@ -251,6 +262,7 @@ def compare_at_cut_points(
         theirs, ours, cut = sides.run(part, drawn)
         known |= cut.keys()
         reached.add(graph, {INPUT: images, **ours}, cut)
+        # A source may show a value as N x C x 1 x 1 or N x C: only the count has to agree.
         both = [path for path in part if path in theirs and theirs[path].size == ours[path].size]
         telling.update(path for path in both if _tells(theirs[path]))
         for path in both:
@@ -294,17 +306,19 @@ class _CutSides:
     def run(
         self, paths: Collection[str], cut: NamedArrays
     ) -> tuple[NamedArrays, NamedArrays, dict[str, Array]]:
-        """The source's values and the port's, and the cuts that the source could make."""
+        """Return the source's values and the port's by path, and the cuts (the values that were replaced)
+        that the source could make. The port is given the same cuts.
+        """
         asked = [*dict.fromkeys((*(path for path in paths if path in self.shapes), *cut))]
         theirs = self.source.run_cut(self.images, asked, self._shaped(cut))
         made = {path: value for path, value in cut.items() if path in theirs}
         return theirs, self.port(self.images, [*dict.fromkeys((*paths, *made))], made), made
 
     def distance(self, path: str, cut: NamedArrays) -> Norms | None:
-        """How far a node is apart where nothing else is cut, and nothing that only moves numbers: the source
-        may compute it from values that are those of other nodes, too, as it computes x / (1 + |x|), which is
-        one node of the port, from an |x| that something else reads. None where one rounding of all that is
-        given explains a distance beyond the limit: nothing is known then.
+        """Return how far a node is apart where nothing else is cut, and nothing that only moves numbers. The
+        source may compute it from values that are those of other nodes, too, as it computes x / (1 + |x|),
+        which is one node of the port, from an |x| that something else reads. Return None where one rounding
+        of all that is given explains a distance beyond the limit: nothing is known then.
         """
         theirs, ours, _ = self.run([path], cut)
         apart, limit = self.farthest(theirs[path], ours[path]), LIMITS[self.dtype]
@@ -321,15 +335,16 @@ class _CutSides:
         return farthest_channel(theirs, ours, least)
 
     def _shaped(self, cut: NamedArrays) -> dict[str, Array]:
-        """The cuts in the source's shapes: both sides have the numbers in one order."""
+        """Return the cuts in the source's shapes: both sides have the numbers in one order."""
         return {path: value.reshape(self.shapes[path]) for path, value in cut.items()}
 
 
 def _readers(graph: Graph, shown: Collection[str]) -> dict[str, list[Node]]:
-    """What reads each value: the nodes that do, and those behind one that is not shown. A fused layer shows
-    only what its activation gives.
+    """Return what reads each value: the nodes that do, and those behind one that is not shown. A fused layer
+    shows only what its activation gives.
     """
     readers: dict[str, list[Node]] = {}
+    # backwards, because what is behind a node has to be known first
     for node in reversed(graph.nodes):
         behind = [] if node.path in shown else readers.get(node.path, [])
         for path in node.inputs:
@@ -338,8 +353,11 @@ def _readers(graph: Graph, shown: Collection[str]) -> dict[str, list[Node]]:
 
 
 def _read_by(graph: Graph, paths: Sequence[str], points: Collection[str]) -> tuple[list[str], frozenset[str]]:
-    """The points that are read on the way to these values, before any other point; and the nodes on the way,
-    with these.
+    """Return the points that are read on the way to these values, before any other point; and the nodes on
+    the way, with these.
+
+    Args:
+        points: the values at which the way may be cut.
     """
     first = dict[str, None]()
     left = [*paths]
@@ -355,7 +373,7 @@ def _read_by(graph: Graph, paths: Sequence[str], points: Collection[str]) -> tup
 
 
 def _tells(value: Array) -> bool:
-    """Whether numbers of a channel differ."""
+    """Return whether the numbers of some channel differ between cells or draws."""
     samples = Samples()
     samples.add(value)
     return samples.variation >= LEAST
@@ -381,9 +399,10 @@ class Draws:
     dtype: Dtype = "float64"
 
     def of(self, path: str, shape: Sequence[int]) -> Array:
-        """Numbers for a value of N draws. Those of the first lie on both sides of every bound of what reads
-        them, and are small where a norm with an epsilon does, and all below 0 where the largest of some is
-        taken. Those of the others are larger: of all sizes where each reader is compared by itself.
+        """Return random numbers for a value of N draws, N x ... as `shape` says. Those of the first draw lie
+        on both sides of every bound of what reads them, and are small where a norm with an epsilon does, and
+        all below 0 where the largest of some is taken. Those of the others are larger: of all sizes where
+        each reader is compared by itself.
         """
         if path in self.binary:
             return self.rng.integers(0, 2, shape).astype(self.dtype)
@@ -399,6 +418,7 @@ class Draws:
             numbers[1:] *= 10.0 ** self.rng.uniform(-2, _FARTHEST, numbers[1:].shape)
         else:
             numbers[1:] *= 4 * scale
+        # Readers such as a square root are given no negative numbers, because they get none.
         if path in self.nonnegative or any(map(_takes_no_negative, ops)):
             numbers = np.abs(numbers)
         if not any(isinstance(op, _AMPLIFYING) for op in ops):
@@ -408,13 +428,17 @@ class Draws:
         return numbers.reshape(shape).astype(self.dtype)
 
     def scale(self, path: str) -> float:
-        """How large numbers are that lie on both sides of every bound of what reads them; at least 1."""
+        """Return how large numbers are that lie on both sides of every bound of what reads a value; at least
+        1.
+        """
         every = (bound for node in self.readers.get(path, ()) for bound in node.op.bounds)
         return max(1.0, _BEYOND * max((abs(bound) for bound in every if math.isfinite(bound)), default=0.0))
 
 
 def _binary_paths(graph: Graph) -> set[str]:
-    """Paths whose values are provably 0 or 1: steps, and what is chosen, moved or multiplied of these."""
+    """Return the paths whose values are provably 0 or 1: steps, and what is chosen, moved or multiplied of
+    these, or turned by 1 - x.
+    """
     binary = set[str]()
     for node in graph.nodes:
         keeps = isinstance(node.op, Maximum | Minimum | Multiply | Rearrange | Concat | Crop | Identity)

@@ -60,6 +60,7 @@ def _scattered_cells(rows: int, cells: int, count: int) -> NDArray[np.intp]:
     Each part of a row gives one by chance, so that what repeats itself is met everywhere: between the cells
     of a transposed convolution may lie others that hold the bias only.
     """
+    # the ends of `count` parts of a row that are as long as whole cells allow
     ends = np.arange(count + 1) * cells // count
     places: NDArray[np.intp] = np.random.default_rng((rows, cells)).integers(
         ends[:-1], ends[1:], (rows, count)
@@ -68,7 +69,7 @@ def _scattered_cells(rows: int, cells: int, count: int) -> NDArray[np.intp]:
 
 
 def variation(channels: Array) -> float:
-    """Return what Samples.variation is, for C x numbers."""
+    """Return what Samples.variation is, for C x numbers. It is 0 where all finite channels are 0."""
     channels = channels[np.isfinite(channels).all(axis=1)]
     largest = float(np.abs(channels).max(initial=0.0))
     if largest == 0.0:
@@ -100,7 +101,9 @@ def excitement(values: Iterable[Array], images: int) -> list[float]:
 
 
 def _excitement_of(value: Array) -> _Doubles:
-    """Return what `excitement` gives for one value, by image."""
+    """Return what `excitement` gives for one value, N x ...: for each image, the mean over the channels of
+    their spread times the share of their cells inside; 0 for an image with non-finite numbers.
+    """
     samples = Samples()
     samples.add(value)
     (channels,) = samples.batches

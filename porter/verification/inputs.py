@@ -80,6 +80,7 @@ def stated_range(graph: Graph, protocol: Preprocess | None) -> InputRange | None
         return None
     gain, spans = float(np.abs(scale).mean()), {PIXELS: _BRIGHTEST, UNIT: 1.0, SIGNED: 2.0}
     nearest = min(spans, key=lambda known: abs(np.log(spans[known] * gain / 2)))
+    # farther from a span of two, the scaling is for data of another kind
     if 1 / 8 <= spans[nearest] * gain / 2 <= 8:
         return nearest
     return InputRange("what its own scaling takes", lambda unit: (NORMAL.of(unit) - offset) / scale)
@@ -105,7 +106,7 @@ def ranges(
     graph: Graph, protocol: Preprocess | None, excites: Callable[[Sequence[InputRange]], Sequence[float]]
 ) -> Iterator[InputRange]:
     """Yield the ranges to compare on, until one tells: the stated one, then `FALLBACKS`, first those that
-    excite the network most.
+    excite the network most. They come out one at a time, so that none is tried in vain.
 
     Args:
         excites: how much of the network each of some ranges excites, from 0 to 1. It is asked only if no
@@ -136,6 +137,7 @@ def _unit_images(size: KnownSize, count: int, channels: int, seed: int) -> Image
     """Make noise of several octaves, as photos have, from 0 to 1 in each image."""
     rng = np.random.default_rng(seed)
     # Each octave is added where the sum of those before it has as few numbers: one for each of its cells.
+    # -(-a // b) rounds up: coarse octaves cover the whole image
     pixels = np.zeros((count, channels, *(-(-n // 2 ** (OCTAVES + 1)) for n in size)))
     for octave in range(OCTAVES):
         rows, columns = (-(-n // 2 ** (OCTAVES - octave)) for n in size)
@@ -161,15 +163,19 @@ def _doubled(images: Images) -> Images:
 def make_telling_images(
     size: KnownSize, count: int, channels: int, fed: InputRange, rough: Roughness = ROUGHNESS[0]
 ) -> Images:
-    """Make `count` images to compare models on: one like a photo, as `make_images` gives them, then others
-    that reach what photos hardly do, such as the bound of a ReLU6 or a channel that is mostly dead.
+    """Make `count` images to compare models on, N x C x H x W in float64: one like a photo, as `make_images`
+    gives them, then others that reach what photos hardly do, such as the bound of a ReLU6 or a channel that
+    is mostly dead.
 
     Args:
+        size: rows and columns.
+        fed: the range of the numbers.
         rough: how rough every second image is. Where its share is below 1, the others are like photos.
     """
     soft = make_images(size, count, channels, UNIT)
     noise = np.random.default_rng(size).random((count, channels, *size))
     cells = np.indices(size)
+    # a chessboard, with fields of two cells along each diagonal
     board = cells.sum(axis=0) // 2 % 2
     sides = np.array(size).reshape(2, 1, 1)
     is_rough = (cells >= (1 - rough.share**0.5) * sides).all(axis=0)
@@ -189,6 +195,7 @@ def make_telling_images(
     kinds = kinds if rough.share == 1 else kinds[:2]
     images = fed.of(np.stack([kinds[at % len(kinds)](soft[at], noise[at]) for at in range(count)]))
     mean = images[1::2].mean(axis=(2, 3), keepdims=True)
+    # every second image, because the others are like photos
     images[1::2] = mean + rough.contrast * (images[1::2] - mean)
     return images
 

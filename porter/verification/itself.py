@@ -42,6 +42,7 @@ def compare_with_saved_graph(saved: Saved, checkpoint: Checkpoint, batch: Array)
     read = ReadGraph(checkpoint, _as_model_input(batch, saved))
     itself = f"the model {saved.name} itself"
     worst = 0.0
+    # the model's own outputs, to which those of its graph are held
     own = read.run_model(saved)
     if len(own) != len(read.taps):
         raise Contradiction(f"{itself} gives {len(own)} outputs, and {saved.graph} has {len(read.taps)}")
@@ -67,9 +68,11 @@ def compare_with_saved_graph(saved: Saved, checkpoint: Checkpoint, batch: Array)
 
 def half_precision_loss(checkpoint: Checkpoint, saved: Saved | None, batch: Array) -> str | None:
     """Say how far the outputs of a file, or of the model in memory that was saved as it, are from what is
-    ported, because its framework computes in half precision; None where it does not.
+    ported, because its framework computes in half precision. Return None where it does not, and a line that
+    says why where it cannot be measured.
 
     Args:
+        saved: the model in memory; None for a file.
         batch: images N x C x H x W.
     """
     graph = checkpoint.graph

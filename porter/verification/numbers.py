@@ -50,7 +50,7 @@ class Norms:
         )
 
     def by(self, scale: float) -> Norms:
-        """These norms, where the source's values count as no smaller than `scale`, a norm."""
+        """Return these norms, where the source's values count as no smaller than `scale`, a norm."""
         return replace(self, source=max(self.source, scale))
 
     @property
@@ -61,19 +61,19 @@ class Norms:
 
 
 def moved(values: Array, seed: int = 0) -> Array:
-    """The values, each moved to one of its two neighbours in its type."""
+    """Return the values, each moved to one of its two neighbours in its type, by chance."""
     up = np.random.default_rng(seed).random(values.shape) < 0.5
     return np.nextafter(values, np.where(up, np.inf, -np.inf).astype(values.dtype))
 
 
 def distance(source: Array, port: Array, scale: float = 0.0) -> Distance:
-    """The distance between two arrays of one shape, computed in float64.
-
-    Non-finite values count as infinitely far apart unless both sides hold the same ones.
+    """Return the distance between two arrays of one shape, computed in float64. Non-finite values count as
+    infinitely far apart unless both sides hold the same ones.
 
     Args:
         scale: a norm; the source's values count as no smaller.
     """
+    # Two axes are scores of classes by image.
     arrays, scores = _difference(source, port), source.ndim == 2
     if arrays is None:
         return Distance(np.inf, np.inf, np.inf, None, None, False if scores else None)
@@ -90,9 +90,9 @@ def distance(source: Array, port: Array, scale: float = 0.0) -> Distance:
 
 
 def top_margin(source: Array, port: Array, scale: float = 0.0) -> float:
-    """How much the source's largest logit exceeds the one that is the port's largest, in the image where that
-    is most, over the norm of all logits, or `scale` if that is larger: 0 where the largest are at the same
-    places. Both are N x C and finite.
+    """Return how much the source's largest logit exceeds the one that is the port's largest, in the image
+    where that is most, over the norm of all logits, or over `scale` if that is larger. It is 0 where the
+    largest are at the same places. Both are N x C and finite.
 
     Where `rel_l2` is r, it is below 1.5 r.
     """
@@ -102,7 +102,9 @@ def top_margin(source: Array, port: Array, scale: float = 0.0) -> float:
 
 
 def norms(source: Array, port: Array) -> Norms:
-    """The part of `distance` that can be summed, of arrays of one shape."""
+    """Return the norms of two arrays of one shape and of their difference, which is the part of `distance`
+    that can be summed. They are infinite where only one side is finite.
+    """
     total = Norms(0.0, 0.0, 0.0)
     for part in _parts(port.shape):
         arrays = _difference(source[part], port[part])
@@ -113,8 +115,8 @@ def norms(source: Array, port: Array) -> Norms:
 
 
 def farthest_draw(source: Array, port: Array) -> Norms:
-    """The distance in the draw, along the first axis, where it is largest: beside large numbers, small ones
-    would not show.
+    """Return the distance in the draw, along the first axis, where it is largest: beside large numbers, small
+    ones would not show.
 
     Args:
         source: as many numbers as the port has, in its order.
@@ -141,6 +143,10 @@ def farthest_channel(source: Array, port: Array, least: float) -> Norms:
 
 
 def _worst_channel(source: Array, port: Array, least: float) -> Norms:
+    """Return the norms of the channel, along the first axis, that is farthest away. A channel counts as no
+    smaller than `least` times the root mean square of all; where all are 0 or squares overflow, return the
+    norms of the whole.
+    """
     arrays = _difference(source, port)
     if arrays is None:
         return Norms(math.inf, 0.0, math.inf)
@@ -156,12 +162,13 @@ def _worst_channel(source: Array, port: Array, least: float) -> Norms:
 
 
 def _parts(shape: tuple[int, ...]) -> Iterator[tuple[int | slice, ...]]:
-    """Indices of parts of some `_PART` numbers: rows of an image, which lie together whether channels are
-    first or last.
+    """Yield the indices of parts of some `_PART` numbers: rows of an image, which lie together whether
+    channels are first or last. A small array is one part.
     """
     if math.prod(shape) <= _PART or len(shape) < 2:
         yield (slice(None),)
         return
+    # all channels of the rows
     before = (slice(None),) if len(shape) == 4 else ()
     count, rows = shape[0], shape[1 + len(before)]
     step = max(1, _PART * count * rows // math.prod(shape))
@@ -171,8 +178,8 @@ def _parts(shape: tuple[int, ...]) -> Iterator[tuple[int | slice, ...]]:
 
 
 def _difference(source: Array, port: Array) -> tuple[_Doubles, _Doubles, _Doubles] | None:
-    """Both sides and their difference, with zeros where both hold the same non-finite value; None for other
-    non-finite values.
+    """Return both sides and their difference in float64, with zeros where both hold the same non-finite
+    value; None for other non-finite values.
     """
     wanted, got = np.asarray(source, np.float64), np.asarray(port, np.float64)
     with np.errstate(invalid="ignore"):
@@ -190,11 +197,12 @@ def _norms(wanted: _Doubles, difference: _Doubles) -> Norms:
 
 
 def norm(values: _Doubles) -> float:
-    """The root of the sum of squares, which may be finite where the squares are not. Not by BLAS, whose
-    threads wait for each other at every call while other processes have the processors.
+    """Return the root of the sum of squares, which may be finite where the squares are not. BLAS is not used:
+    its threads wait for each other at every call while other processes have the processors.
     """
     with np.errstate(over="ignore"):
         total = np.square(values).sum()
+    # The squares overflow: scaled by the largest number they do not.
     if math.isinf(total) and math.isfinite(largest := float(np.abs(values).max())):
         return largest * math.sqrt(np.square(values / largest).sum())
     return math.sqrt(total)

@@ -38,10 +38,14 @@ class Pairs:
 
 
 def pair(opened: Opened, translated: Translated, file: FileGraph) -> Pairs:
-    """Pair a source's nodes with the layers of a reference file, whose graph is `translated` in porter's
-    form.
+    """Pair a source's nodes with the layers of a reference file, and return the layer of each node that has
+    one.
 
     The graphs are aligned; where that fails, one of the files is read without its norms; last, names decide.
+
+    Args:
+        translated: the reference file's graph in porter's form.
+        file: the same graph as its layers.
     """
     size, end = opened.sizes.built, translated.names[translated.graph.output]
     with suppress(MappingError):
@@ -49,6 +53,7 @@ def pair(opened: Opened, translated: Translated, file: FileGraph) -> Pairs:
     if opened.fitted is not None and opened.fitted.checkpoint.graph is not None:
         own, fit = opened.fitted.checkpoint.graph, opened.fitted.fit
         paths = {tap: path for path, tap in fit.taps.items()}
+        # from the layers of the source's own file to the paths of its graph
         nodes = {node.name: paths[node.tap] for node in own.nodes if node.tap in paths}
         kept = isinstance(opened.graph.by_path[opened.graph.output].op, OF_LOGITS)
         with suppress(MappingError):
@@ -79,6 +84,7 @@ def _pair_by_graph(graph: Graph, file: FileGraph, end: str, size: KnownSize) -> 
         MappingError: the graphs differ.
     """
     alignment = align(graph, file, size)
+    # The alignment leaves out reshapes, so the layer before stands for it.
     while end not in alignment.file.by_name:  # a reshape of one cell
         (end,) = file.by_name[end].inputs
     if end not in alignment.candidates[graph.output]:
@@ -130,8 +136,11 @@ def weight_distances(
 
 
 def _pair_by_names(opened: Opened, translated: Translated) -> Pairs:
-    """Pair nodes with layers that have their names and are of their kinds; without those before a norm that
-    only one of the graphs has, because the other one's layer has taken it in.
+    """Return the pairs of the source's nodes and the layers of another graph that have their names and ops of
+    their kinds.
+
+    Where a norm reads a layer in one graph and none reads it in the other, the other's layer has the norm
+    folded in: such a layer is left out, and the pairs are marked as rounded.
     """
     others = translated.graph.by_path
     own = {node.path: opened.facts.names.get(node.path, node.path) for node in opened.graph.nodes}

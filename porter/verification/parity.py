@@ -72,7 +72,7 @@ def _settle(parities: Sequence[Parity], tolerance: float | None) -> tuple[Parity
 
 def _settle_one(parity: Parity, tolerance: float | None) -> Parity:
     """Return a parity of a function that float64 proves as passed, with the first node whose rounding exceeds
-    a limit.
+    a limit. If none is left, none is named.
     """
     if tolerance is None:
         nodes = tuple(
@@ -140,6 +140,7 @@ def compare(
             for dtype in sorted(batches, key=lambda dtype: dtype != "float64")
         }
         # Otherwise nothing in another type is settled.
+        # Rounding is allowed for only where float64 shows the function to be the same.
         if not (parities["float64"].ok if "float64" in parities else proved):
             return tuple(parities[dtype] for dtype in batches)
         settled = _settle([parities[dtype] for dtype in batches], tolerance)
@@ -212,7 +213,12 @@ class _Sides:
     constants_tell: bool
 
     def compare_in(self, dtype: Dtype, batches: Sequence[Array], scales: Mapping[str, float]) -> Parity:
-        """Compare in one number type; `scales` is as in `_Sums`."""
+        """Compare in one number type and return the parity, the worst of each node over all sizes. Sizes and
+        parts are computed one after the other, because their values are large.
+
+        Args:
+            scales: by path, the least size that a value counts as, as in `_Sums`.
+        """
         graph, worst = self.plan.graph, _Worst(self.constants_tell)
         for of_size, stated, parts in _by_size(graph, batches):
             sums = _Sums(scales)
@@ -273,7 +279,9 @@ class _Sums:
         return self.own[path].rel_l2 if path in self.own else 0.0
 
     def _norms(self, path: str, wanted: Array, got: Array) -> Norms:
-        """Return the norms of a value, not below its scale, and note it in `faint` where it is below."""
+        """Return the norms of a value, with its size counted as no smaller than its scale; note its path in
+        `faint` where it is smaller. Arrays of different shapes are infinitely far apart.
+        """
         if wanted.shape != got.shape:  # two programs that disagree
             return Norms(math.inf, 0.0, math.inf)
         own = norms(wanted, got)
@@ -325,7 +333,10 @@ class _Worst:
     faint: set[str] = field(default_factory=set)
 
     def add(self, graph: Graph, sums: _Sums, dtype: Dtype, tolerance: float | None) -> None:
-        """Keep the worst of one size at each node."""
+        """Add the sums of one size: keep for each node the distance that is worst against its limit, how much
+        its values vary, and the worst of the outputs: why they tell nothing, whether the top class changes,
+        and the logits' distance.
+        """
         self.shapes |= sums.shapes
         self.faint |= sums.faint
         varying = {path: samples.variation for path, samples in sums.samples.items()}
@@ -357,7 +368,11 @@ class _Worst:
 def _parity(
     plan: Plan, source: SourceValues, batches: Sequence[Array], dtype: Dtype, worst: _Worst
 ) -> Parity:
-    """Make the parity of all batches in one number type, from the worst of each node."""
+    """Return the parity of all batches in one number type, from the worst of each node.
+
+    Raises:
+        CheckFailed: the source does not show an output.
+    """
     hidden = next((path for path in plan.graph.outputs if path not in worst.nodes), None)
     if hidden is not None or worst.logits is None:
         raise CheckFailed("the reference does not show this output, so nothing is proved", where=hidden)
@@ -401,6 +416,9 @@ def _have_same_layout(wanted: Array, got: Array, output: Shape | None) -> bool:
 def _limit(dtype: Dtype, own: float, tolerance: float | None) -> float:
     """Return the limit of a node: the user's tolerance, otherwise what the number type and the source's own
     rounding allow.
+
+    Args:
+        own: the source's own rounding there, relative to its value in float64.
     """
     if tolerance is not None:
         return tolerance
@@ -424,6 +442,7 @@ def _blame(plan: Plan, bad: NodeDistance, worst: _Worst) -> FirstBad:
     path = next(iter(sites), None)
     blamed = FirstBad(bad.path, bad.rel_l2, None, None, None, shapes, unseen)
     # A wrong pad moves values by more, and no channels.
+    # Values of other shapes have as many channels where only a pad is wrong.
     is_pad = bad.rel_l2 > MOST_ROUNDING if shapes is None else shapes[0][:1] == shapes[1][:1]
     if path is None or not is_pad:
         return blamed
@@ -437,6 +456,7 @@ def _hidden_before(graph: Graph, bad: str, shown: Set[str]) -> tuple[str, ...]:
     convolution.
     """
     paths = [bad]
+    # The list grows while it is walked.
     for path in paths:
         unseen = graph.by_path.keys() - shown - set(paths)
         paths += [source for source in dict.fromkeys(graph.by_path[path].inputs) if source in unseen]

@@ -145,10 +145,17 @@ class ZooReference:
         return True
 
     def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> dict[str, Array]:
-        """Run the zoo's model, and the layers behind it; see SourceValues.run."""
+        """Run the zoo's model, and the layers behind it that are the user's own, and return the values by
+        path in the number type. Taps are the names under which the engine gives a value. In float64 the
+        returned output is also held to its tap. See SourceValues.run.
+
+        Raises:
+            CheckFailed: the implementation returns another value than the layer that the recipe names.
+        """
         model = self._model((batch.shape[2], batch.shape[3]), dtype)
         read_behind = {path for node, _ in self.behind for path in node.inputs}
         taps = {path: tap for path, tap in self.taps.items() if _is_asked(path, paths) or path in read_behind}
+        # Rounding would make a difference of its own in other types.
         if dtype == "float64" and self.output in taps:
             taps[_UNDER_ITS_NAME] = RETURNED
         values = dict(self.engine.run_reference(model, batch.astype(dtype), taps))
@@ -248,10 +255,14 @@ def _run_cut(
     paths: Collection[str],
     cut: NamedArrays,
 ) -> dict[str, Array]:
-    """Run as CutSource.run_cut does, by a model that calls values as `taps` says.
+    """Run a model with values replaced, and return values in float64 by path, as CutSource.run_cut says.
+    Paths that `taps` lacks are left out; and so is each of two paths that are one value of the model, because
+    what reads one of them cannot be given another value.
 
-    Where two paths are one value of the model, what reads one of them cannot be given another value, so it is
-    left out.
+    Args:
+        taps: by path, the name under which the engine gives the value.
+        paths: the values that are wanted.
+        cut: by path, the numbers that its readers are given.
     """
     calls = Counter(taps.values())
     shared_cuts = {path for path in cut if path in taps and calls[taps[path]] > 1}
@@ -282,8 +293,11 @@ class FileGraphSource:
         return all(own in (None, n) for own, n in zip(graph.size, size, strict=True)) and graph.has_room(size)
 
     def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> dict[str, Array]:
-        """Run the file's graph, and expect that it gives what porter takes for its outputs; see
-        SourceValues.run.
+        """Run the file's graph, and return the values by path; expect that it gives what porter takes for its
+        outputs. See SourceValues.run.
+
+        Raises:
+            Contradiction: a value or the order of the outputs differs.
         """
         model, output = self._model(dtype), self.fit.graph.output
         ending, given = self.fit.graph.by_path[output], dict[str, str]()
@@ -291,7 +305,9 @@ class FileGraphSource:
             given = (
                 {f"{_UNDER_ITS_NAME}{name}": name for name in self.fit.given} if dtype == "float64" else {}
             )
+            # what is compared below has to be computed too
             checked = (taken.path for taken in self.fit.given.values())
+            # None asks for all already.
             paths = paths and {*paths, *ending.inputs, *checked}
         taps = {path: tap for path, tap in self.fit.taps.items() if _is_asked(path, paths)}
         values = dict(self.engine.run_reference(model, batch.astype(dtype), taps | given))
@@ -300,6 +316,7 @@ class FileGraphSource:
         self._expect_order()
         for key in given:
             self._expect_given(given[key], values.pop(key, None), values, known)
+        # Features are the port's pool, which the file lacks.
         ends_in_pool = self.fit.output == "features" and isinstance(ending.op, GlobalAvgPool)
         if ends_in_pool and _is_asked(output, paths) and output not in values:
             # porter's own pool, after a file that ends in a map
@@ -452,8 +469,8 @@ def _read_layers_behind(
 
 
 def _add_layers_behind(values: NamedArrays, behind: Sequence[tuple[Node, NamedArrays]]) -> dict[str, Array]:
-    """Add to values by path those of the dense layers and activations behind them, computed in the same
-    type.
+    """Return the values by path with those of the dense layers and activations behind them, computed in the
+    same type. These are the user's own head, behind the features of the zoo's network.
     """
     known = dict(values)
     for node, tensors in behind:

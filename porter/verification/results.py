@@ -44,8 +44,10 @@ class Distance:
     argmax_equal: bool | None
 
     def argmax(self, changed: bool) -> str | None:
-        """Say `argmax_equal` in words; `changed` is whether a top class differs by more than rounding can
-        explain. None for anything but N x C.
+        """Say `argmax_equal` in words. Return None for anything but N x C, which has no top class.
+
+        Args:
+            changed: whether a top class differs by more than rounding can explain.
         """
         if self.argmax_equal is None:
             return None

@@ -83,6 +83,7 @@ def _expect_outputs(port: StoredPort, source: Graph) -> None:
     order: the reference shows the values of both, whichever of them are outputs.
     """
     folded = {norm: path for path, norm in (port.record.folded or {}).items()}
+    # A norm that the port has folded is the layer before it.
     wanted = tuple(folded.get(path, path) for path in source.outputs)
     if port.graph.outputs != wanted:
         raise CheckFailed(
@@ -235,8 +236,11 @@ def _compare_with_form(check: Check, opened: Opened, native: KnownSize, dtype: D
 
 
 def _prove(check: Check, source: SourceValues, sizes: Sizes) -> Verdict:
-    """Compare with a source; in float64 only where onnxruntime, which runs the source in float32, refuses
-    it.
+    """Compare with a source, and return the verdict; in float64 only where onnxruntime, which runs the source
+    in float32, refuses it. Then port and source are at least run, and the verdict says why.
+
+    Raises:
+        CannotRun: it refuses, and the port's file computes in float32 only.
     """
     try:
         return check.prove(source, sizes)
@@ -250,11 +254,15 @@ def _prove(check: Check, source: SourceValues, sizes: Sizes) -> Verdict:
 
 
 def _with_testimony(verdict: Verdict, opened: Opened, record: Record) -> Verdict:
-    """Add to the verdict what the model that a user holds, or a witness of the source's file, says of the
-    reading.
+    """Return the verdict with what the model that a user holds, or a witness of the source's file (a program
+    that porter did not write), says of porter's reading.
+
+    Raises:
+        Contradiction: one of them reads or gives something else.
     """
     saved, fitted = opened.in_memory, opened.fitted
     if saved is None or saved.run_itself is None or fitted is None:
+        # Outputs at which the user ended the graph are not the file's.
         testimony = ask_witness(opened, min(verdict.proof.sizes, key=prod), not record.ended_at)
     else:
         testimony = compare_with_saved_graph(
@@ -312,7 +320,9 @@ def _disagreement_of_programs(forms: Iterable[Form], image: Array) -> str | None
 
 
 def _cautions(port: StoredPort, opened: Opened, verdict: Verdict) -> tuple[str, ...]:
-    """Return what a reader has to know of a proof that holds, in sentences."""
+    """Return what a reader has to know of a verdict, in sentences: rounding above its limit, one size only,
+    no second reading, kernels that no input excited, and what half precision loses.
+    """
     cautions, rounds, proof = list[str](), verdict.rounds, verdict.proof
     if rounds is not None:
         norms = port.record.folded is None and any(

@@ -56,12 +56,18 @@ class Absolute:
                         difference = norms(value, moved[path]).difference
                         difference = difference if np.isfinite(difference) else 0.0
                         largest[path] = max(largest.get(path, 0.0), difference)
+                    # The first destination that can hold the added arrays is enough.
                     break
         return largest
 
     def _run(self, destination: Destination, graph: Graph, added: Tensors, image: Array) -> NamedArrays:
-        """Return the values of the port's nodes in a graph that may have more tensors (`added`) than the
-        port.
+        """Return the values of the port's nodes in a graph that may have more tensors than the port, run in
+        float64.
+
+        Args:
+            destination: its engine runs the graph.
+            added: by path and role, the tensors that the port lacks.
+            image: 1 x C x H x W.
         """
         tensors = {**(self.tensors or self.port.tensors()), **added}
         plan = make_plan(graph, (image.shape[2], image.shape[3]), destination.CAPABILITIES)

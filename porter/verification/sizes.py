@@ -84,6 +84,7 @@ def check_sizes(
     _expect_every_size(plan.graph, native, source)
     small = tuple(size for size in small_sizes(plan.graph, native) if source.takes(size))
     native_is_larger = math.prod(native) > max(map(math.prod, small), default=math.inf)
+    # The native size is compared in float64 only where it costs no more.
     exact = small if native_is_larger else tuple(dict.fromkeys((*small, native)))
     larger = native[0] + 1, native[1] + 2
     if {*exact} == {native} and _takes_size(plan.graph, larger) and source.takes(larger):
@@ -113,6 +114,7 @@ def _refused_side(graph: Graph, axis: int, native: int) -> int | None:
     """Return the first side beyond the native one, within a whole period of strides, that a graph does not
     take; None if it takes all.
     """
+    # so many sides are tried at most
     period = min(_period(graph, axis), 64)
     return next(
         (side for side in range(native, native + period) if _map_lengths(graph, axis, side) is None), None
@@ -153,6 +155,7 @@ def small_sizes(graph: Graph, native: Pair) -> tuple[Pair, ...]:
         _telling_sides(graph, axis, _side_of_three_cells(graph, axis, native[axis])) for axis in (0, 1)
     )
     count = max(len(rows), len(columns)) if rows and columns else 0
+    # the next column: a size with the native remainders along its rows has others along its columns
     pairs = ((rows[at % len(rows)], columns[(at + 1) % len(columns)]) for at in range(count))
     small = tuple(size for size in dict.fromkeys(pairs) if _takes_size(graph, size))
     if any(down != across for down, across in small):
@@ -205,17 +208,23 @@ def _takes_size(graph: Graph, size: Pair) -> bool:
 
 
 def _side_of_three_cells(graph: Graph, axis: int, native: int) -> int:
-    """Return the native side, or where it has less than three cells a larger one with its remainders: on one
-    row, a value that is moved by a row is where it was.
+    """Return the native side. If it has less than three cells, return a larger one with the same remainders
+    at every window: on one row, a value that is moved by a row stays where it was, so the mistake would not
+    show. If the graph does not take the larger side, return the native one.
     """
     period = _period(graph, axis)
+    # `-(-a // b)` rounds up: whole periods are added until there are three cells.
     grown = native + period * max(0, -(-(3 - native) // period))
     return native if _map_lengths(graph, axis, grown) is None else grown
 
 
 def _telling_sides(graph: Graph, axis: int, native: int) -> list[int]:
-    """Return the shortest side with the remainders of the native one, then sides with other ones, each time
-    the side that adds most; [] if no side will do.
+    """Return the shortest side with the remainders of the native one (of each map's length after whole
+    strides), then sides with other ones, each time the side that adds most; [] if no side will do.
+
+    Args:
+        axis: 0 for rows, 1 for columns.
+        native: the side at the native size.
     """
     period = _period(graph, axis)
     least = _least_lengths(graph, axis, native)
@@ -244,10 +253,12 @@ def _telling_sides(graph: Graph, axis: int, native: int) -> list[int]:
         return maps is not None and all(maps[path] >= length for path, length in least.items())
 
     same_remainders = range(native % period or period, native + 1, period)
+    # Longer sides have longer maps, so the first that suffices is found by halving.
     first = bisect_left(same_remainders, True, key=suffices)
     if first == len(same_remainders):
         return []
     sides = [same_remainders[first]]
+    # The sides of one period from the shortest on have all remainders.
     shortest = bisect_left(range(native), True, key=suffices)
     met = {
         side: remainders(side)
@@ -313,6 +324,7 @@ def _telling_lengths(graph: Graph, axis: int) -> dict[str, int]:
         if site is not None:
             wanted = site.window.extent(axis) + site.window.stride[axis]
         elif isinstance(node.op, CropMap | ExtendMap):
+            # the pads before and after along this axis
             wanted = sum(node.op.pads[2 * axis : 2 * axis + 2]) + 2
         elif isinstance(node.op, Resize | ResizeLike):
             wanted = _LEAST_RESIZED

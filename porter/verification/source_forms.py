@@ -76,10 +76,9 @@ class NotRun:
 
 
 def first_that_runs(forms: Iterable[Form], use: Callable[[Form], T]) -> tuple[T | None, tuple[NotRun, ...]]:
-    """Return what `use` gives for the first form that it can run, or None if it can run none; and the forms
-    before, which it cannot run.
-
-    `use` raises NotInstalled or CannotRun for a form that it cannot run.
+    """Return what `use` gives for the first form (a way to run the source) that it can run, or None if it can
+    run none; and the forms before, which it cannot run, each with its error. `use` raises NotInstalled or
+    CannotRun for a form that it cannot run.
     """
     failures: list[NotRun] = []
     for form in forms:

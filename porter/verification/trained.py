@@ -43,7 +43,9 @@ class _Kept(Wrapped):
 def check_trained(
     check: Check, reference: SourceValues, own: OwnBuild, shipped: Graph, as_ported: AsPorted, sizes: Sizes
 ) -> Verdict:
-    """Make both steps, and measure the distance between the logits of shipped and of training pads.
+    """Prove a port with training pads in two steps, and return the verdict: a build with the shipped pads is
+    compared with the reference, then the port with that build after its pads are replaced. The verdict also
+    says how far the logits of shipped and of training pads are apart, and how many top classes differ.
 
     Args:
         own: porter's build of the source with training pads.

@@ -50,10 +50,9 @@ def check_given(
 
 
 def _proof(check: Check, reference: UserReference, unfolded: SourceValues, sizes: Sizes) -> UserProof:
-    """Compare in one range of inputs, in the most exact type first.
-
-    Layers that are paired by their names only are not pairs where the reference's value is another layer's of
-    the port.
+    """Compare with the user's reference in one range of inputs, in the most exact type first, and return the
+    proof. Layers that are paired by their names only are not pairs where the reference's value is another
+    layer's of the port: these are left out, with a note.
     """
     parities: list[Parity] = []
     source: SourceValues = with_port_paths(check.port.record, reference)
@@ -70,6 +69,7 @@ def _proof(check: Check, reference: UserReference, unfolded: SourceValues, sizes
             continue
         misnamed = {}
         if reference.named and not parities:
+            # only in the first type: then the pairs are settled
             misnamed = _find_misnamed(replace(check, dtypes=(dtype,)), source, unfolded, sizes, parity)
         if misnamed:
             listed = some(

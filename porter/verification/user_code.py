@@ -75,6 +75,7 @@ def _error_at_user_line(error: BaseException, file: Path) -> PorterError:
     lines = [(frame.filename, frame.lineno) for frame in extract_tb(error.__traceback__)]
     if isinstance(error, SyntaxError) and error.filename:
         lines.append((error.filename, error.lineno))
+    # the frames in the user's own files; those of libraries say little
     own = [(name, line) for name, line in lines if Path(name).resolve().parent == folder]
     name, line = own[-1] if own else (str(file), None)
     where = str(file) if Path(name).resolve() == file.resolve() else name

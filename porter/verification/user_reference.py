@@ -157,7 +157,10 @@ class UserReference:
         return True
 
     def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> dict[str, Array]:
-        """Run the reference, and make its outputs comparable; see SourceValues.run."""
+        """Run the reference, and return its values by path with its outputs made comparable: without the
+        background row that the port lacks, and behind the activation in which the reference ends. See
+        SourceValues.run.
+        """
         shown = self.shown(batch, dtype if self.exact else "float32", paths)
         outputs = dict(zip(self.graph.outputs, shown.outputs, strict=True))
         if self.dropped is not None:
@@ -168,7 +171,12 @@ class UserReference:
 
 
 def open_given(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReference:
-    """Open the user's reference of a source, with weights rounded to a port's type, and try it on two images.
+    """Open the user's reference of a source, with weights rounded to a port's type, try it on two images, and
+    return it with what is known of it: whether it runs in float64, which of its outputs has a background row
+    that the port lacks, and in which activation it ends.
+
+    Args:
+        stored: the port's type.
 
     Raises:
         UsageError: the code raises an exception or gives no model, or the outputs are not those of the
@@ -202,7 +210,12 @@ def _image(graph: Graph, size: KnownSize) -> Array:
 
 
 def _reference_of_code(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReference:
-    """Make the reference of a user's code, or of a model in memory, which is run in its framework."""
+    """Return the reference of a user's code, or of a model in memory, which is run in its framework. A model
+    that keeps its number type runs in float32, or as the file that its framework saves it as.
+
+    Args:
+        stored: the port's type, to which weights are rounded.
+    """
     held, notes = given.held, dict[str, None]()
     copied = None if held is None else held.make_copy
     make = load_maker(given.file, str(given.maker)) if copied is None else copied
@@ -300,7 +313,9 @@ def _call_of_each_layer(calls: Mapping[str, str], opened: Opened) -> dict[str, t
 
 
 def _likely_names(opened: Opened) -> dict[str, tuple[str, ...]]:
-    """Return by path the names that a layer may have in somebody's own implementation, likeliest first."""
+    """Return by path the names that a layer may have in somebody's own implementation, likeliest first: as
+    its tensors are called, as the source calls it, then the taps under which engines give its value.
+    """
     fit = opened.fitted.fit if opened.fitted else None
     own = {node.path: opened.facts.names.get(node.path, node.path) for node in opened.graph.nodes}
     names = {path: [name, name.replace("/", ".")] for path, name in own.items()}
@@ -323,7 +338,16 @@ def _reference_of_file(given: ReferenceName, opened: Opened, stored: Dtype) -> U
 def _reference_of_checkpoint(
     given: ReferenceName, record: GivenFile, checkpoint: Checkpoint, opened: Opened, stored: Dtype
 ) -> UserReference:
-    """Make the reference of a user's file with a graph, which is run by the file's engine."""
+    """Return the reference of a user's file with a graph, which is run by the file's engine, with its layers
+    paired with the source's nodes.
+
+    Args:
+        record: what port.json says of the file.
+        stored: the port's type, to which the file's weights are rounded.
+
+    Raises:
+        UsageError: the file has no graph, other inputs, or an output that the engine does not show.
+    """
     file, where = checkpoint.graph, str(given.file)
     if file is None:
         carrying = _CARRYING.get(checkpoint.dialect or "", "an ONNX model")

@@ -112,7 +112,9 @@ class Verdict:
 
     @property
     def all(self) -> tuple[Parity, ...]:
-        """Every comparison, in the order in which they are judged."""
+        """Return every comparison, in the order in which they are judged: with the shipped pads, with the
+        source, with the user's own reference.
+        """
         return (
             *(self.shipped.parities if self.shipped else ()),
             *self.parities,
@@ -121,7 +123,7 @@ class Verdict:
 
     @property
     def proof(self) -> Parity:
-        """The most exact comparison, or the first that failed, in float64 if one did."""
+        """Return the most exact comparison, or the first that failed, in float64 if one did."""
         given = self.given.parities if self.given else ()
         failed = [parity for parity in self.all if not parity.ok]
         if failed:
@@ -135,7 +137,9 @@ class Verdict:
 
     @property
     def advice(self) -> str | None:
-        """What to do next where the reference's values tell nothing."""
+        """Return what to do next where the reference's values tell nothing, or two references disagree; None
+        otherwise.
+        """
         if self.disagreement is not None:
             return f"compare the port with another implementation: {REFERENCE('FILE.py:CALLABLE')}"
         if self.proof.silent is None:
@@ -156,8 +160,13 @@ class Verdict:
         return self.disagreement is None and self.given is None and (self.proof.silent or "").endswith(ALIKE)
 
     def held_to(self, held: tuple[str, ...], unheld: str | None) -> Verdict:
-        """Return the verdict with what its file was held to (`held`), and the program that it was not
-        (`unheld`), which a proof by the user's reference does not need.
+        """Return the verdict with what its file was held to, that is compared with by another program than
+        porter's reader.
+
+        Args:
+            held: a line for each thing that was.
+            unheld: the program that it was not held to; a proof by the user's reference does not need it.
+                None if there is none.
         """
 
         def with_unheld(parities: Iterable[Parity]) -> tuple[Parity, ...]:

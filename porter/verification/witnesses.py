@@ -75,7 +75,9 @@ class Testimony:
 
 
 def ask_witness(opened: Opened, size: KnownSize, whole: bool) -> Testimony:
-    """Ask the witness of a source's file, if it has one, whether it reads what porter reads. See `Witness`.
+    """Ask the witness of a source's file (a program that porter did not write) whether it reads what porter
+    reads, and return what it says. The answer is empty where the format has no witness, the model is in
+    memory, or the outputs are not the file's own; it says so where the witness cannot be run.
 
     Raises:
         Contradiction: the witness reads something else than porter.

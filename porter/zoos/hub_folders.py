@@ -65,10 +65,11 @@ def names_a_model(config: Mapping[str, Any]) -> bool:
 
 
 def _library_module(config: Mapping[str, Any]) -> str | None:
-    """Return the module for the library that a config.json names a model of; None if it names none.
+    """Return the name of porter's module for the library whose model a config.json names, by the key that the
+    library writes and the beginning of its value; None if it names none.
 
     Raises:
-        FileError: the model takes texts or sounds.
+        FileError: the model takes texts or sounds, and no images.
     """
     of_texts = sorted(_TEXT_SETTINGS & config.keys())
     if of_texts and not _IMAGE_SETTINGS & config.keys():
@@ -86,10 +87,12 @@ def _library_module(config: Mapping[str, Any]) -> str | None:
 
 
 def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltModel | None:
-    """Build the model of a folder; None if its config.json names none of a library that porter knows.
+    """Build the model of a folder, and return it with who built it and its input size; None if its
+    config.json names none of a library that porter knows.
 
     Raises:
         UsageError, NotInstalled: as Library.build_stated.
+        FileError: the library fails on the settings.
     """
     library = _library_module(config)
     if library is None:

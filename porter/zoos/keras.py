@@ -54,13 +54,20 @@ _DEVIATIONS = (0.229, 0.224, 0.225)
 def build_by(
     library: str, construct: Callable[[str, int, tuple[int, int]], Any], any_size: Callable[[str], bool]
 ) -> Build:
-    """Return what builds the Keras models that `construct` makes.
+    """Return a function that builds the Keras models that `construct` makes. Weights are assigned by the
+    model's own layer names; in a counted checkpoint (one that names layers by class and number), by Keras's
+    counters.
 
-    Weights are assigned by the model's own layer names; in a counted checkpoint, by Keras's counters.
+    Args:
+        library: the name that errors say.
+        construct: makes the model of a variant for a number of classes and a size, without weights.
+        any_size: whether the model of a variant runs at every size.
     """
 
     def build(request: BuildRequest) -> Any:
-        """Build the model of a request, with its weights assigned and its layers as taps."""
+        """Build the model of a request, with its weights assigned. Its layers are its taps, the names under
+        which a run gives values.
+        """
         expect_usual(library, request.options)
         with import_tensorflow().device(tensorflow_device("cpu")), keras_defaults(request.dtype):
             with zero_initializers():
@@ -127,7 +134,9 @@ def _construct_model(variant: str, classes: int, size: KnownSize, options: Mappi
 
 
 def _without_sequentials(model: Any) -> Any:
-    """Clone a model with the layers of its Sequentials in their place."""
+    """Return a clone of a model with the layers of its Sequentials in their place, so that each of them shows
+    its value.
+    """
     keras = import_keras()
 
     def call(layer: Any, *values: Any, **named: Any) -> Any:
@@ -143,8 +152,8 @@ def _without_sequentials(model: Any) -> Any:
 
 
 def _with_second_scaling(model: Any) -> Any:
-    """Clone an EfficientNet with one more Rescaling, as its constructor builds it with weights="imagenet",
-    which would download them.
+    """Return a clone of an EfficientNet with one more Rescaling, as its constructor builds it with
+    weights="imagenet", which would download them.
     """
     keras = import_keras()
 

@@ -43,8 +43,12 @@ def import_keras_hub() -> Any:
 
 
 def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltModel:
-    """Build a model as porter.zoos.hub_folders.Library says. Only classes of keras_hub.models are made, each
-    called with plain values.
+    """Build a model of KerasHub, with the weights of its folder, as porter.zoos.hub_folders.Library says.
+    Only classes of keras_hub.models are made, each called with plain values.
+
+    Raises:
+        UsageError: the file is a part of a preset only, or there is no such class.
+        NotInstalled: KerasHub is not installed.
     """
     folder, models = checkpoint.path.parent, import_keras_hub()
     if checkpoint.format != PRESET:

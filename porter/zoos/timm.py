@@ -58,6 +58,7 @@ def implementation(builders: Mapping[str, Call]) -> Implementation:
         name, arguments = builders[model.variant]
         if model.epsilon is None or not name.removeprefix("tf_").startswith(WITH_EPSILON):
             return (name, arguments), {}
+        # timm's default of the names that begin with tf_, and of the others
         usual = arguments.get("bn_eps", 1e-3 if name.startswith("tf_") else 1e-5)
         if model.epsilon != usual:
             arguments = {**arguments, "bn_eps": model.epsilon}
@@ -134,8 +135,12 @@ def _config(
 
 
 def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltModel:
-    """Build a model as porter.zoos.hub_folders.Library says. Arguments that name other weights are
-    refused.
+    """Build a model of timm, with the weights of its folder, as porter.zoos.hub_folders.Library says.
+    Arguments that name other weights are refused.
+
+    Raises:
+        UsageError: there is no such model, or its arguments are refused.
+        NotInstalled: timm is not installed.
     """
     library = import_timm()
     name = str(config["architecture"]).partition(".")[0]

@@ -18,7 +18,13 @@ _EPSILON = 1e-10
 
 
 def build(request: BuildRequest) -> nn.Module:
-    """Build as porter.zoos.implementation.Build says."""
+    """Build timm's BiT model of a request, with the tensors of Google's file and the epsilon of Google's
+    code; see porter.zoos.implementation.Build.
+
+    Raises:
+        CannotRun: the request has options of the recipe.
+        MappingError: the tensors are not the model's.
+    """
     expect_usual("timm's BiT", request.options)
     model = from_npz(TIMM_BIT[request.variant][0], {"num_classes": request.classes}, request)
     from timm.layers.std_conv import StdConv2d

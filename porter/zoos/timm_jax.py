@@ -57,6 +57,7 @@ def from_npz(name: str, settings: Mapping[str, Any], request: BuildRequest) -> n
     model = model.to(getattr(torch, request.dtype)).to_empty(device="cpu").eval()
     with torch.no_grad():
         for parameter in model.parameters():
+            # so that one which is not loaded shows
             parameter.fill_(torch.nan)
     file = io.BytesIO()
     np.savez(file, **request.checkpoint.tensors)  # type: ignore[arg-type]

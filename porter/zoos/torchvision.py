@@ -41,10 +41,13 @@ def build_by(
     models: Callable[[], ModuleType],
     has: Callable[[str], bool] = lambda name: False,
 ) -> Build:
-    """Return what builds the models of `library` in eval mode, by its builders of the variants in the module
-    that `models` imports. Options have to be arguments of the builder.
+    """Return a function that builds the models of `library` in eval mode, by its builders of the variants in
+    the module that `models` imports. Options have to be arguments of the builder.
 
     Args:
+        library: the name that errors say.
+        builders: by variant, the builder's name and its arguments.
+        models: imports the module.
         has: whether the module has a builder of the same name as a variant that is not in `builders`.
     """
 

@@ -93,8 +93,14 @@ _LOGITS = "logits"
 
 
 def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltModel:
-    """Build a model as porter.zoos.hub_folders.Library says. Settings that name code, other files or the Hub
-    are not given to transformers.
+    """Build a model of transformers, with the weights of its folder, as porter.zoos.hub_folders.Library says.
+    Settings that name code, other files or the Hub are not given to transformers. A note names the tensors
+    that the model does not take.
+
+    Raises:
+        UsageError: there is no such model, or it is none of images.
+        MappingError: tensors are missing or of another shape.
+        NotInstalled: transformers is not installed.
     """
     library = import_transformers()
     kind = str(config["model_type"])
@@ -180,8 +186,8 @@ def _class_of(library: ModuleType, config: type, named: object, where: str) -> A
 
 
 def _only_logits(model: nn.Module) -> nn.Module:
-    """Make a model give its logits only, where it gives several values of them (a distilled one gives each
-    head's).
+    """Return the model, which gives its logits only from now on, where it gives several values (a distilled
+    one gives each head's).
     """
     own: Any = type(model)
 
@@ -191,6 +197,7 @@ def _only_logits(model: nn.Module) -> nn.Module:
             return getattr(returned, _LOGITS, returned)
 
     LogitsOnly.__name__ = own.__name__
+    # The object stays, with its weights; only its `forward` is another one.
     model.__class__ = LogitsOnly
     return model
 

@@ -118,7 +118,9 @@ def _used_blocks(recipe: Recipe) -> set[str]:
 
 
 def _repeated_paths(recipe: Recipe, steps: Sequence[RecipeStep]) -> Iterator[RecipeError]:
-    """Yield steps of one path and one condition, which no variant can have both."""
+    """Yield the steps that have the path and the condition of a step before, which no variant can have both.
+    Numbered and repeated steps get different paths.
+    """
     first: dict[tuple[str, str], RecipeStep] = {}
     for step in steps:
         before = first.setdefault((step.path, str(step.when)), step)
@@ -162,7 +164,9 @@ def _empty_names(recipe: Recipe, members: Sequence[ExpandedVariant]) -> Iterator
 
 
 def _hidden_rules(recipe: Recipe, members: Sequence[ExpandedVariant]) -> Iterator[RecipeError]:
-    """Yield a zoo's own rules that apply nowhere, because rules before them match all their nodes."""
+    """Yield a zoo's own rules that apply nowhere, because rules before them match all their nodes. Rules that
+    the zoo inherits are passed over.
+    """
     if not members:
         return
     zoo = recipe.zoos[members[0].zoo.name]
@@ -170,6 +174,7 @@ def _hidden_rules(recipe: Recipe, members: Sequence[ExpandedVariant]) -> Iterato
     sites = {(path, site.kind) for path, site in nodes if site}
     applying = ([rule.location for rule in zoo.padding if rule.matches(path, kind)] for path, kind in sites)
     applied_pads = {rules[0] for rules in applying if rules}
+    # a location ends in the part of the rule that gave the name
     applied_names = {layer.location[:-1] for member in members for layer in member.names.values()}
     # Each with another reason why it may apply nowhere.
     hidden: list[tuple[PadRule | NameRule, str]] = [

@@ -71,6 +71,7 @@ def _uses_in_name(rule: NameRule, known: KnownNames) -> Iterator[VariableUse]:
     """Yield the variables that a name of tensors uses."""
     captured = compile_pattern(rule.pattern).groupindex.keys()
     for location, text in rule.parts:
+        # Whole names, and the rows of a table of names, have a place in their table.
         has_place = location[-1] == "name" or str(location[-2]).endswith("/")
         place = {PLACE} if has_place else frozenset[str]()
         yield VariableUse(location, placeholders(text), known | place | captured)
@@ -79,7 +80,12 @@ def _uses_in_name(rule: NameRule, known: KnownNames) -> Iterator[VariableUse]:
 def _uses_in_steps(
     steps: tuple[RecipeStep, ...], known: KnownNames, block: str | None
 ) -> Iterator[VariableUse]:
-    """Yield the variables that the expressions of steps use, and those of the steps within them."""
+    """Yield the variables that the expressions of steps use, and those of the steps within them.
+
+    Args:
+        known: the names that an expression there can see.
+        block: the block of the steps; None in the graph.
+    """
     for step in steps:
         local = known if step.repeat is None else known | _OF_REPEATS
         yield from _uses_in_value((*step.location, "repeat"), step.repeat, known, block)

@@ -67,7 +67,12 @@ class _Chaining:
         self.side = 0
 
     def add(self, layer: WeightsLayer, is_last: bool) -> None:
-        """Add the nodes of a layer, and those that must stand between it and the layer before."""
+        """Add the nodes of a layer, and those that must stand between it and the layer before: an activation,
+        a pool or a flatten, a change of the channels.
+
+        Args:
+            is_last: it is the network's last layer, which may be the head.
+        """
         if layer.is_norm:
             self._fit_channels(layer, layer.gives)
             epsilon = EPSILONS[self.listed.framework]
@@ -102,7 +107,9 @@ class _Chaining:
         return Chain(graph, self.names, self.side or _SIDE)
 
     def _add_dense(self, layer: WeightsLayer) -> None:
-        """Add a dense layer, behind a flatten or a pool that gives it as many features as it reads."""
+        """Add a dense layer, behind a flatten or a pool that gives it as many features as it reads. It is a
+        flatten if the features are the channels of a square of cells.
+        """
         if self.is_map:
             cells, rest = divmod(layer.reads, self.channels)
             side = math.isqrt(cells)
@@ -125,6 +132,7 @@ class _Chaining:
             reads_others = self.listed.framework == "tf" and layer.reads not in (1, self.channels)
             if gives_others or reads_others:
                 self._fit_channels(layer, layer.gives if layer.reads == 1 else layer.reads)
+            # depthwise: one filter, or several, for each channel
             groups = self.channels
         else:
             self._fit_channels(layer, layer.reads)

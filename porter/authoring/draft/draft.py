@@ -60,11 +60,13 @@ def draft_recipe(
     made_up: Collection[str] = (),
     container: str = "",
 ) -> Draft:
-    """Draft a recipe that expands to `graph`, under paths that show its blocks.
+    """Draft a recipe that expands to `graph`, under paths that show its blocks, and return its text, the
+    graph that it expands to and the uses of each block.
 
     Args:
         names: what the file's layers are called, by path; `MARK` stands before the name of a bare parameter
             in its module.
+        facts: what the recipe says beside its graph and names.
         made_up: names of no layer of the file, which the recipe does not state.
         container: what most names begin with, which no path has.
 

@@ -58,6 +58,7 @@ def draft_names(names: Mapping[str, str], needed: Set[str], paths: Sequence[str]
             smallest = _without_unneeded(table, needed, names, paths)
             return {rule.pattern: rule.name for rule in smallest}
         worst = max(wrong, key=lambda rule: len(wrong[rule]))
+        # A pattern that is often wrong is not worth its exceptions.
         if worst in rules and len(wrong[worst]) > _FEW:
             rules = [*(rule for rule in rules if rule != worst), *worst.longer]
         else:
@@ -69,7 +70,7 @@ def _without_unneeded(
     table: list[_Rule], needed: Set[str], names: Mapping[str, str], paths: Sequence[str]
 ) -> Sequence[_Rule]:
     """Return the table without rules that name no node in `needed`, unless a node would have another name
-    then.
+    then. If the rules that are left name a node wrongly, return the table as it is.
     """
     named: dict[_Rule, list[str]] = {}
     for path in paths:
@@ -118,7 +119,9 @@ def _wrongly_named(
 
 
 def _in_order(rules: Sequence[_Rule], paths: Sequence[str]) -> list[_Rule]:
-    """Sort the rules in the order of the graph, but each before the rules that would match its paths too."""
+    """Return the rules in the order of the graph, but each before the rules that would match its paths too,
+    because the first rule that matches names a path.
+    """
     places = {path: index for index, path in enumerate(paths)}
     table: list[_Rule] = []
     for rule in sorted(rules, key=lambda rule: min(places[path] for path in rule.paths)):
@@ -148,7 +151,9 @@ def _patterns_by_last_part(group: Sequence[str], names: Mapping[str, str]) -> li
 
 
 def _patterns(group: Sequence[str], names: Mapping[str, str]) -> list[_Rule]:
-    """Return the pattern of most of the paths of one form; [] if there is none."""
+    """Return the pattern of most of the paths of one form; [] if there is none, because a number of the names
+    follows from none of the paths, too few paths fit, or a part would have too many captures.
+    """
     forms = Counter(_COUNTED.sub("#", names[path]) for path in group)
     form = max(forms, key=lambda form: forms[form])
     own = [path for path in group if _COUNTED.sub("#", names[path]) == form]
@@ -164,6 +169,7 @@ def _patterns(group: Sequence[str], names: Mapping[str, str]) -> list[_Rule]:
         expression = _expression(values, numbers, variables, letter=first.isalpha())
         if expression is None:
             return []
+        # The paths for which the expression is wrong are left to other rules.
         text, own = expression
         texts.append(text)
     if len(own) < 2 or len(own) < len(group) - _FEW:
@@ -196,8 +202,13 @@ def _expression(
     values: Mapping[str, int], numbers: Mapping[str, Sequence[int]], variables: Sequence[str], letter: bool
 ) -> tuple[str, list[str]] | None:
     """Express a number of the names by one of the paths, with an offset; return the text and the paths for
-    which it is right. A number that most names share is itself. None if there are no captures and no such
-    number.
+    which it is right. A number that most names share is itself.
+
+    Args:
+        values: the number in the name of each path.
+        numbers: the numbers in each path.
+        variables: for each of these its capture, or the number itself.
+        letter: the number stands as a letter, `a` for 1.
     """
     best: tuple[str, list[str]] | None = None
     usual, _ = Counter(values.values()).most_common(1)[0]

@@ -122,13 +122,16 @@ class ListedLayers:
 
 
 def list_layers(checkpoint: Checkpoint) -> ListedLayers:
-    """List the layers of a file of weights, in the order of the network as far as it is told."""
+    """List the layers of a file of weights, in the order of the network as far as it is told, with the
+    tensors of auxiliary heads and those of no layer that porter knows.
+    """
     framework = _framework_of_names(checkpoint)
     roles, separator = _ROLES[framework], _SEPARATORS[framework]
     tensors_by_layer: dict[str, dict[str, tuple[int, ...]]] = {}
     others, unknown = list[str](), list[str]()
     for name, array in checkpoint.tensors.items():
         layer, _, variable = name.rpartition(separator)
+        # a scalar of no known role is a counter
         if _AUXILIARY.search(layer) or (array.shape == () and variable not in roles):
             others.append(name)
         elif layer and variable in roles:
@@ -229,6 +232,7 @@ def _separable_layers(
     name: str, tensors: Mapping[str, tuple[int, ...]], checkpoint: Checkpoint
 ) -> Iterator[WeightsLayer]:
     """Yield the two convolutions of a layer, named after their kernels."""
+    # Keras 3 says kernel, slim weights.
     ending = "kernel" if f"{name}/pointwise_kernel" in checkpoint.tensors else "weights"
     rows, columns, channels, multiplier = tensors["depthwise"]
     filters, bias = tensors["pointwise"][-1], frozenset({"bias"} & tensors.keys())
@@ -280,10 +284,13 @@ def _natural_key(name: str) -> list[tuple[int, str]]:
 
 def _put_norms_beside_layers(layers: Sequence[WeightsLayer], ordered: bool) -> Iterator[WeightsLayer]:
     """Yield the layers, each norm beside the layer that its name says, after it or, where the channels say
-    so, before it.
+    so, before it. A norm without such a layer stays in its place.
 
     In a file that keeps its order a norm only moves up to a layer before it: code may list convolutions first
     and their norms then.
+
+    Args:
+        ordered: the file keeps the order of the code.
     """
     named = {layer.name: layer for layer in layers if not layer.is_norm}
     places = {layer.name: index for index, layer in enumerate(layers)}
@@ -292,6 +299,7 @@ def _put_norms_beside_layers(layers: Sequence[WeightsLayer], ordered: bool) -> I
         for layer in layers
         if layer.is_norm and (owner := _layer_of_norm(layer.name, named.keys()))
     }
+    # Norms of the same name stand before their layers everywhere if one has to.
     leading = {
         _NUMBER.sub("", layer.name)
         for layer in layers

@@ -17,7 +17,11 @@ _PLAIN_SCALAR = re.compile(r"[A-Za-z_/=][^,\[\]{}#\"\\\n]*(?<! )")
 
 
 def section(values: Mapping[str, Any], depth: int = 0) -> list[str]:
-    """Write a mapping as lines: mappings and lists of mappings one entry a line, the others in flow style."""
+    """Write a mapping as lines: mappings and lists of mappings one entry a line, the others in flow style.
+
+    Args:
+        depth: how many levels the lines are indented.
+    """
     margin = "  " * depth
     lines: list[str] = []
     for key, value in values.items():

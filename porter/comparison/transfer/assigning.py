@@ -114,6 +114,9 @@ def _cells(shape: Sequence[int]) -> list[int]:
 
 
 def _same(pairing: Pairing, mine: Unit, its: Unit) -> Iterator[tuple[Key, Value]]:
+    """Yield the tensors of a unit that both models have in the same form: the key of each tensor in the other
+    model (its holder and role), and the whole tensor of the first model that fills it.
+    """
     ours, theirs = _holders(pairing.one, mine), _holders(pairing.other, its)
     for one, other in zip(ours, theirs, strict=True):
         for role in _roles(pairing.other, other):

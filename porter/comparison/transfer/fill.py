@@ -82,7 +82,10 @@ class Filling:
         return {"used": len(used), "ignored": len(own - used), "filled": filled}
 
     def record(self) -> dict[str, Any]:
-        """The record that `porter convert --into --json` prints."""
+        """Return the record that `porter convert --into --json` prints: the keys that every conversion has,
+        then, from `into`, those of a transfer into a class of the user's. Its parity is that of the
+        comparison.
+        """
         member, facts, found = self.opened.member, self.opened.facts, self.comparison.record()
         return {
             "port": str(self.folder),

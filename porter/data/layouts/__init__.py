@@ -76,7 +76,8 @@ def open_photos(
     limit: int | None = None,
     split: str | None = None,
 ) -> PhotoSet:
-    """Return the photos of a data set and their labels; no photo is opened.
+    """Find the photos of a data set and their labels, and return them with those that cannot be scored and
+    why; no photo is opened.
 
     Args:
         path: a folder or a file in one of the layouts.
@@ -148,8 +149,9 @@ def open_any_photos(
     limit: int | None = None,
     split: str | None = None,
 ) -> PhotoSet:
-    """Open photos as `open_photos` does. A folder in which most photos tell no class that the port knows
-    gives all its photos without classes, and so does a folder that has no layout.
+    """Open photos as `open_photos` does, and return them. A folder in which most photos tell no class that
+    the port knows gives all its photos without classes, and so does a folder that has no layout; `unlabelled`
+    then says why.
 
     Raises:
         PorterError: as `open_photos`.
@@ -256,7 +258,8 @@ def _find_unlabelled(path: Path, classes: Classes, split: str | None) -> FoundPh
 
 
 def _choose_split_folder(path: Path, split: str | None) -> tuple[Path, str | None]:
-    """Return the folder in which a split's files are, and the split that remains to be chosen among them.
+    """Return the folder in which a split's files are, and the split that remains to be chosen among them by
+    their names; None if nothing remains.
 
     It is the split's own folder, where `path` has folders for splits: `val` beside `train`. It is `data`,
     where Hugging Face's shards are in there. Otherwise it is `path`.
@@ -362,6 +365,7 @@ def _read_shards(
     """
     photos = read(path, files, classes)
     names = {file.name for file in files}
+    # `x-00003-of-00010.tar` says that there are ten
     expected = {
         f"{name[: numbers.start()]}-{number:05}-of-{numbers[2]}{name[numbers.end() :]}"
         for name in names
@@ -401,6 +405,9 @@ def _read_tars(path: Path, files: Sequence[Path], classes: Classes) -> FoundPhot
 def _files_of_split(path: Path, files: Sequence[Path], split: str | None) -> list[Path]:
     """Return the files of a split, by their names: those of validation if no split is asked for, or all files
     if they name at most one split.
+
+    Raises:
+        UsageError: there are no files of the split, or none of validation among several splits.
     """
     splits: dict[str, list[Path]] = {}
     for file in files:

@@ -177,6 +177,7 @@ def _folder_above(names: Sequence[str]) -> str:
     """Return the folder, with its slash, that holds the class folders: all names begin with it, and go on
     with a folder. It is empty if the class folders are at the top.
     """
+    # without the class folder and the photo's own name
     parts = [name.split("/")[:-2] for name in names]
     depth = 0
     while parts and all(len(each) > depth and each[depth] == parts[0][depth] for each in parts):

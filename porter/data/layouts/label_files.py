@@ -157,6 +157,7 @@ def _read_list(path: Path, name: str) -> tuple[tuple[int, ...], ...]:
     """Return the labels of a list with a photo on each line: its wnid; its name and its class from 0 in the
     order of wnids; or its name, a comma, and boxes that begin with its wnid.
     """
+    # Kaggle's list begins with a heading.
     lines = _read_text(path).split("\n")[1 if name == "Kaggle's list" else 0 :]
     labels: dict[int, int] = {}
     for number, line in enumerate(filter(None, map(str.strip, lines)), 1):
@@ -177,6 +178,9 @@ def _read_list(path: Path, name: str) -> tuple[tuple[int, ...], ...]:
 def _parse_line(line: str, number: int) -> tuple[int | None, int | None]:
     """Return the number of a validation photo and its label on a line, each None if the line does not tell
     it.
+
+    Args:
+        number: of the line, from 1: a line with a label only is for the photo of this number.
     """
     name, _, label = line.replace(",", " ", 1).partition(" ")
     if not label:

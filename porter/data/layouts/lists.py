@@ -70,6 +70,7 @@ def with_labels_of_list(found: FoundPhotos, path: Path, classes: Classes) -> Fou
         if key is None:
             name = escaped(line.photo)
             not_found.append(PhotoCandidate(name, name, None, (), "the data set has no such photo"))
+        # A second line for a photo may repeat its class only.
         elif label_of_text[line_of_photo.setdefault(key, line).label] != label_of_text[line.label]:
             raise FileError(
                 f"'{escaped(line.photo)}' has two classes", where=f"{path}:{line.number}", next=_LINE_ADVICE

@@ -220,7 +220,14 @@ def _photos_of_shard(
 def _read_label(
     file: BinaryIO, beside: dict[str, TarMember], known: Sequence[int | None], imagenet: bool
 ) -> tuple[_Labels, str]:
-    """Return the label beside a photo, and why it cannot be scored if there is none."""
+    """Return the label beside a photo, and why the photo cannot be scored if there is none. A label that is
+    no class of the port gives none, too.
+
+    Args:
+        beside: by suffix, the members with the photo's key.
+        known: the port's rows by the numbers of the data set.
+        imagenet: whether wnids and ImageNet's names are known.
+    """
     if not beside:
         return (), "there is no .cls or .json beside it"
     for suffix in _LABEL_SUFFIXES:

@@ -64,7 +64,12 @@ def read_tfrecord_photos(path: Path, files: Sequence[Path], classes: Classes) ->
 def _candidate(
     row: _RecordRow, classes: Classes, classes_of_numbers: Mapping[int, int | None] | None, first_number: int
 ) -> PhotoCandidate:
-    """Return the photo of a record."""
+    """Return the photo of a record: where it lies, its file name and its label, or why it cannot be scored.
+
+    Args:
+        classes_of_numbers: the port's rows by the numbers of the data set; None if no file names them.
+        first_number: the number of the first class then, 0 or 1.
+    """
     name = f"{escaped(row.shard.name)}#{row.number}"
     example = row.example
     if isinstance(example, str):
@@ -122,7 +127,9 @@ def _stated_number(example: Example) -> int | None:
 
 
 def _first_number(rows: Sequence[_RecordRow], classes: Classes) -> int:
-    """Return the number of the first class in a data set: 0 or 1."""
+    """Return the number of the first class in a data set: 0 or 1. It is 1 if no photo has 0, and one has the
+    number of the classes or the labels are slim's of ImageNet.
+    """
     numbers = {
         number
         for row in rows
@@ -154,7 +161,12 @@ def _classes_of_numbers(folder: Path, classes: Classes) -> Mapping[int, int | No
 
 
 def _names_by_number(lines: Sequence[str], where: str) -> dict[int, str]:
-    """Return the names in a list of names by their numbers, in the order of the numbers."""
+    """Return the names in a list of names by their numbers, in the order of the numbers. Lines without
+    numbers are counted from 0.
+
+    Raises:
+        FileError: only some lines have a number, or two have the same.
+    """
     matches = [_NUMBERED_LINE.fullmatch(line) for line in lines if line]
     if not any(matches) and "" not in lines:
         return dict(enumerate(lines))

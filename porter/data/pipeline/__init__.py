@@ -121,6 +121,7 @@ def batches(photos: Sequence[Photo], protocol: Preprocess, feed: Feed) -> Genera
         )
     if protocol.jpeg == "fast":
         fast_decoder()
+    # Whole chunks that were done are not decoded again.
     chunks = chunks_of_share(len(photos), feed.share)[feed.done // CHUNK :]
     return _make_batches(photos, protocol, replace(feed, workers=min(feed.workers, len(chunks))), chunks)
 
@@ -156,6 +157,7 @@ def _make_batches(
             pairs = chain.from_iterable(
                 zip(chunk, read.photos, strict=True) for chunk, read in zip(chunks, decoded, strict=True)
             )
+            # what was done of the first chunk
             not_done = islice(pairs, feed.done % CHUNK, None)
             groups = take_ahead(stackers, _groups(not_done, feed.batch_size), 1)
             yield from map_ahead(

@@ -24,8 +24,8 @@ def map_ahead(executor: Executor, function: Callable[[T], R], items: Iterable[T]
 
 
 def take_ahead(executor: Executor, items: Iterator[T], depth: int) -> Iterator[T]:
-    """Yield the items, which `executor` takes at most `depth` ahead. An executor of several threads needs a
-    depth of 1, because two threads must not take from `items` at once.
+    """Yield the items of the groups that `executor` takes at most `depth` ahead. An executor of several
+    threads needs a depth of 1, because two threads must not take from `items` at once.
     """
     waiting = deque(executor.submit(_next_or_none, items) for _ in range(depth))
     while item := waiting.popleft().result():

@@ -39,7 +39,8 @@ class Store:
         self._folder, self._keep, self._workers, self._geometry = folder, keep, workers, geometry
 
     def chunk(self, photos: Sequence[Photo]) -> Chunk:
-        """Return the photos' chunk, which is made unless it is there and whole.
+        """Return the photos' chunk (their decoded and resized pixels), from the cache, or made anew if it is
+        not there or is damaged.
 
         Raises:
             FileError: it cannot be written, or every one of these photos ends its worker.

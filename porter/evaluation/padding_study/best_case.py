@@ -141,6 +141,7 @@ def photos_to_decide(case: Losses, best: Losses, limit: float) -> int | None:
     needed = float(((normal.inv_cdf(1 - limit) + normal.inv_cdf(POWER)) * spread / average) ** 2)
     if needed > MOST_PHOTOS:
         return None
+    # two figures: a number of four digits is rounded up to hundreds
     step = int(10 ** max(0, int(log10(needed)) - 1))
     return step * ceil(needed / step)
 
@@ -152,11 +153,13 @@ def _differences(case: Losses, best: Losses) -> Losses:
 
 
 def t_tail(t: float, freedom: int) -> float:
-    """Return the probability that Student's t with `freedom` degrees of freedom exceeds `t`, which is
-    positive.
+    """Return the probability that Student's t exceeds `t`, which is positive.
 
     It is half the regularised incomplete beta function of x = freedom / (freedom + t^2) with a = freedom / 2
     and b = 1/2, by its continued fraction (DLMF 8.17.22), on the side where the fraction converges fast.
+
+    Args:
+        freedom: the degrees of freedom.
     """
     x, a, b = freedom / (freedom + t * t), freedom / 2, 0.5
     front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x)) * sqrt(t * t / (freedom + t * t))
@@ -166,7 +169,9 @@ def t_tail(t: float, freedom: int) -> float:
 
 
 def _continued_fraction(x: float, a: float, b: float) -> float:
-    """Compute 1 + d1 / (1 + d2 / (1 + ...)) with the d of DLMF 8.17.22, from the far end."""
+    """Return 1 + d1 / (1 + d2 / (1 + ...)) with the d of DLMF 8.17.22, computed from the far end: after
+    `_TERMS` pairs the rest is taken as 1.
+    """
     value = 1.0
     for m in range(_TERMS, 0, -1):
         even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))

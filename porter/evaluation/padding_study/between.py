@@ -69,7 +69,13 @@ class Decided:
         return judge([outcome.entropy for outcome in self.outcomes])
 
     def trained(self, ranking: CaseRanking, measure: str) -> StudyAnswer:
-        """Name the zoo of the best case; certain if every case of the other zoo is significantly worse."""
+        """Return the answer that names the zoo of the best case; it is certain if every case of the other zoo
+        is significantly worse.
+
+        Args:
+            ranking: the cases by the loss that decides, or by entropy.
+            measure: what that loss is called.
+        """
         best, zoos = self.networks[ranking.best], dict.fromkeys(each.zoo for each in self.networks)
         plausible_zoos = {self.networks[position].zoo for position in ranking.plausible}
         others = [position for position, each in enumerate(self.networks) if each.zoo != best.zoo]
@@ -135,6 +141,7 @@ def networks_of_zoos(
     by_zoo_and_protocol: list[ZooNetwork] = []
     for zoo, graph, side in zip(zoos, (first, second), sides, strict=True):
         for protocol, whose in protocols.items():
+            # With two protocols, each network is fed by both, and its name says by whose.
             name, differs = zoo, side
             if len(protocols) > 1:
                 differs = f"{side}; {protocol_in_words(protocol, crops)}"

@@ -108,12 +108,16 @@ def first_round(graph: Graph, trained: Mapping[str, Convention]) -> tuple[Trial,
 def single_changes(graph: Graph, base: Trial) -> Iterator[Change]:
     """Yield the changes of each strided site, one at a time: both conventions; at a max pool that the zoo
     fills with zeros, both and the base's convention, each with -inf and with zeros.
+
+    Args:
+        base: the trial whose other pads stay.
     """
     graph_of_base = with_conventions(graph, base.conventions)
     for path in strided_sites(graph):
         site = site_at(graph, path)
         conventions = [asymmetric(site), symmetric(site)]
         if site.kind == "max_pool" and site.convention.fill == 0:
+            # the base's own pads, which may have another fill
             conventions += [site_at(graph_of_base, path).convention]
             conventions = [
                 replace(convention, fill=fill) for convention in conventions for fill in (LOWEST, 0.0)
@@ -201,8 +205,12 @@ class Selection:
 def select_trials(
     setting: Setting, trials: Sequence[Trial], candidates: Iterable[Trial], twins: TwinRule
 ) -> Selection:
-    """Add the candidates that compute something new. By `twins`, a candidate that computes the same as a
-    trial gives it another name (`name`), is listed as skipped (`tell`), or is dropped (`drop`).
+    """Return the trials with those candidates that compute something new, and those that are skipped, each
+    with the reason. A candidate that computes nothing is skipped.
+
+    Args:
+        twins: what becomes of a candidate that computes the same as a trial: it gives it another name
+            (`name`), is listed as skipped (`tell`), or is dropped (`drop`).
     """
     kept, skipped = list(trials), {}
     for candidate in candidates:

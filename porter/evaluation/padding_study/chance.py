@@ -43,6 +43,7 @@ def at_chance(
     if least < _NEAR * loss:
         return None
     limit = significance_limit(len(outcomes) + 1)
+    # The limit is divided by the number of cases, because each is one more chance to be right by luck.
     for each in outcomes:
         hits = int((each.single == 0).sum())
         if probability_of_at_least(hits, len(each.single), share) < limit:
@@ -55,7 +56,12 @@ def at_chance(
 
 
 def _without_labels(outcomes: Sequence[Outcome], loss: float) -> str | None:
-    """Say why answers are as good as chance, judged by their entropy; None if they are not."""
+    """Say why answers are as good as chance, judged by their entropy and by how much they depend on the
+    photo; None if they are not.
+
+    Args:
+        loss: the entropy of answers by chance, in nats.
+    """
     least = min(mean(outcome.entropy) for outcome in outcomes)
     if least > _NEAR * loss:
         return f"the least entropy is {least:.4f}, and answers by chance have {loss:.4f}"

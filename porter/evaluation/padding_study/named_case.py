@@ -14,16 +14,18 @@ from porter.evaluation.results import StudyAnswer
 
 
 def name_case(rounds: Rounds, judged: CaseRanking, measure: str) -> StudyAnswer:
-    """Name the simplest case that may be as good as the best: the shipped pads are simpler than a rule for
-    all sites, and a rule is simpler than changes of single sites; of equally simple cases, the one that was
-    run first.
+    """Return the answer that names the simplest case that may be as good as the best: the shipped pads are
+    simpler than a rule for all sites, and a rule is simpler than changes of single sites; of equally simple
+    cases, it is the one that was run first. The others are in `also`.
 
     Args:
         judged: the trials of `rounds`, by `measure`.
+        measure: what the loss is called.
     """
     trials = rounds.trials
     plausible = sorted(
         (trials[position] for position in judged.plausible),
+        # fewest changes first, the shipped pads before other rules
         key=lambda trial: (trial.changes, SHIPPED not in trial.names),
     )
     name, *also = (trial.name for trial in plausible)
@@ -52,12 +54,18 @@ def name_case(rounds: Rounds, judged: CaseRanking, measure: str) -> StudyAnswer:
 
 
 def summarise(rounds: Rounds, judged: CaseRanking) -> str:
-    """Say in a sentence which rule holds for all sites, which does not, and what more photos would decide."""
+    """Say in a sentence which rule holds for all sites, which does not, and what more photos would decide.
+
+    Args:
+        rounds: the trials, in groups that were run one after the other.
+        judged: how they compare.
+    """
     trials, base = rounds.trials, rounds.trials[rounds.base]
     plausible = [trials[position] for position in judged.plausible]
     if len(trials) == 1:
         return f"Trained with {_name_rule(base)}: there is no other case"
     rules = [trial for trial in plausible if not trial.changes]
+    # Another rule may be as good, so sites need not be told apart.
     if any(trial is not base for trial in rules):
         number = judged.decisive(judged.needed)
         known = " or ".join(map(_name_rule, rules)) if len(rules) == 2 else f"one of {len(rules)} rules"

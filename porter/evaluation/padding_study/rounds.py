@@ -77,11 +77,14 @@ class Rounds:
 def run_rounds(
     setting: Setting, trained: Mapping[str, Convention], asked: Sequence[Change], run: RunTrials
 ) -> Rounds:
-    """Run all rounds: all strided sites together, then one at a time, then the helpful changes together.
+    """Run all rounds (groups of trials, each built on the best of those before) and return the trials with
+    their outcomes: all strided sites together, then one at a time, then the helpful changes together. Ctrl-C
+    in a later round ends them, and the result is not `complete`.
 
     Args:
         trained: the recipe's conventions of training; empty if it states none.
         asked: the changes of the second round; without any, the other conventions of every strided site.
+        run: runs trials over the photos.
 
     Raises:
         PaddingError: the shipped pads compute nothing at this size.
@@ -114,7 +117,11 @@ def run_rounds(
 def _run_new(
     rounds: Rounds, setting: Setting, candidates: Iterable[Trial], twins: TwinRule, run: RunTrials
 ) -> Rounds:
-    """Add and run those candidates that compute something new."""
+    """Run those candidates that compute something new, and return the rounds with them.
+
+    Args:
+        twins: what becomes of those that compute the same as a trial, see `select_trials`.
+    """
     selected = select_trials(setting, rounds.trials, candidates, twins)
     fresh = selected.trials[len(rounds.trials) :]
     outcomes = run(fresh) if fresh else ()

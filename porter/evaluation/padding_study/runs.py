@@ -55,7 +55,9 @@ class AnswerLosses:
         self.log_loss: Losses | None = None if labels is None else np.full(photos, np.nan)
 
     def add(self, positions: Sequence[int], logits: Array) -> None:
-        """Add logits N x crops x classes, of two crops or of ten."""
+        """Add logits N x crops x classes, of two crops or of ten, for the photos at these positions: the mean
+        losses of the centre and its mirror image. They are infinite where logits are not finite.
+        """
         crops = logits.shape[1]
         # The mirror image of the centre crop is the first of the second half.
         centre_and_mirror = logits[:, [0, crops // 2]].astype(np.float64)

@@ -68,8 +68,8 @@ def _parse_list(text: str) -> list[Any]:
 
 
 def _convention(value: Any, site: Site) -> Convention:
-    """Return the convention that a text states; an average pool counts its pads as the site does unless the
-    text states that too.
+    """Return the convention that a stated value (a rule's name, pads, or an object of settings) means at a
+    site. An average pool counts its pads as the site does today, unless the value states that too.
     """
     states_average = isinstance(value, dict) and "average" in value
     value = {key: _tuple(item) for key, item in value.items()} if isinstance(value, dict) else _tuple(value)

@@ -182,6 +182,7 @@ def _open_weights(members: Sequence[Member], weights: Path | None, wishes: Wishe
         return open_source(find_weights(members[0], weights), wishes, members[0])
     problems: list[PorterError] = []
     for member in members:
+        # so that a statement of another zoo does not refuse these
         insisted = replace(wishes, origin=member.zoo.name)
         try:
             return open_source(find_weights(member, weights), insisted, member)
@@ -191,7 +192,11 @@ def _open_weights(members: Sequence[Member], weights: Path | None, wishes: Wishe
 
 
 def _study_pads(opened: Opened, sites: Sequence[str], bench: Bench) -> _Findings:
-    """Find which pads of one zoo the weights were trained with."""
+    """Find which pads of one zoo the weights were trained with, and return the cases and the answer.
+
+    Args:
+        sites: what `--site` asks for.
+    """
     assert opened.member is not None
     setting = bench.setting
     rounds = run_rounds(
@@ -230,7 +235,7 @@ def _at_chance(opened: Opened, photos: PhotoSet, outcomes: Sequence[Outcome]) ->
 
 
 def _study_zoos(opened: Opened, members: Sequence[Member], photos: PhotoSet, how: Options) -> _Findings:
-    """Find which of several zoos the weights are of."""
+    """Find which of several zoos the weights are of, and return the cases and the answer."""
     networks, differences = networks_of_zoos(opened, members, how.crops)
     decided = decide(opened, networks, differences, photos, how)
     labelled, chance = photos.unlabelled is None, _at_chance(opened, photos, decided.outcomes)

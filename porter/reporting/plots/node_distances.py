@@ -29,6 +29,7 @@ def plot_nodes(nodes: Sequence[NodeDistance], worst: NodeDistance, width: int) -
     decades = [log10(value) for value in values] or [-16.0, -10.0]
     high = ceil(max(decades))
     low = min(floor(min(decades)), high - 1)
+    # a row below the axis for zeros, one above for what is not finite
     bottom = HEIGHT - BOTTOM - (BAND if any(node.rel_l2 == 0 for node in nodes) else 0)
     top = TOP + (BAND if any(not _is_distance(node.rel_l2) for node in nodes) else 0)
     down = AxisScale(low, high, bottom, top)
@@ -90,8 +91,8 @@ def _draw_band(y: float, text: str, width: int) -> Element:
 
 
 def _draw_stages(nodes: Sequence[NodeDistance], across: AxisScale, width: int) -> list[Element]:
-    """Draw the graph's stages below the axis, by the first part of each path. Names that would touch the name
-    before are left out.
+    """Draw the graph's stages below the axis, by the first part of each path, with a line between two. Names
+    that would touch the name before are left out.
     """
     elements: list[Element] = []
     index, free_from = 0, 0.0
@@ -120,6 +121,7 @@ def _draw_limit(
         return []
     steps = [f"M{LEFT} {down(known[0][1]):.2f}"]
     for index, decade in known:
+        # to the middle between two nodes, then up or down to the next limit
         steps.append(f"H{across(index - 0.5):.2f}V{down(decade):.2f}")
     path = element("path", d="".join([*steps, f"H{width - RIGHT}"]), class_="limit")
     limits = {node.limit for node in nodes if _has_logarithm(node.limit)}

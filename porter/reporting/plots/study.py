@@ -14,7 +14,7 @@ NAME, BAR, GAP, TOP, RIGHT = 20, 15, 14, 4, 118
 
 def plot_study(study: Study, width: int) -> Markup:
     """Draw bars, from zero, of top-1 and top-5 error, and of ten-crop top-5 error if it was measured; of the
-    entropy if the photos have no classes. The cases that are left are marked.
+    entropy if the photos have no classes. The cases that the answer names are marked.
     """
     rows = [(case, _figures(case)) for case in study.cases]
     largest = max((figure for _, figures in rows for _, figure in figures), default=0.0)

@@ -56,7 +56,7 @@ class Alignment:
         return sum(bool(self.candidates[node.path]) for node in self.graph.nodes) / len(self.graph.nodes)
 
     def pairs(self, path: str, name: str) -> dict[str, str]:
-        """Return the layer of every node that leads to `path`, given that `name` is the layer of `path`.
+        """Walk back from `path`, whose layer is `name`, and return the layer of every node that leads to it.
         INPUT's is the input of the trunk.
 
         Raises:
@@ -79,6 +79,7 @@ class Alignment:
             node = self.graph.by_path[path]
             inputs = (
                 (name,)
+                # The file has no layer of this node's own: the layer of its input stands for it.
                 if self._passes(node, name)
                 else self._inputs(node, self.file.by_name[name], layers_of)
             )
@@ -110,7 +111,7 @@ class Alignment:
 
     def _inputs(self, node: Node, layer: FileNode, known: Mapping[str, str]) -> Sequence[str]:
         """Return the layers of the node's inputs, which give what the layer reads. Layers that agree with the
-        known pairs come first.
+        known pairs come first. They are in the order of the node's inputs.
         """
         read_values = _read_values(layer.op, layer.inputs, self.parts)
         orders = _input_choices(node, self.candidates)
@@ -143,6 +144,7 @@ class Alignment:
         matched = {name for names in self.candidates.values() for name in names}
         readers = [layer for layer in readers if layer.name not in matched]
         foreign = [layer for layer in readers if isinstance(layer.op, Foreign)]
+        # Layers that porter has no op for are the likeliest cause, so they are named alone.
         instead = (
             " or ".join(f"'{layer.name}' ({describe(layer.op)})" for layer in (foreign or readers)[:3])
             or "nothing"
@@ -206,6 +208,7 @@ def align(graph: Graph, file: FileGraph, native: KnownSize) -> Alignment:
             if inner is not None:
                 joins.append(FileNode(unused_name(node.path, file.by_name), node.op, inner))
                 parts[joins[-1].name], fitting = inner, (joins[-1].name,)
+        # Such a node may have no layer of its own in the file; then that of its input stands for it.
         passes = node.path in folded or _keeps_values(node.op)
         candidates[node.path] = (*candidates[node.inputs[0]], *fitting) if passes else fitting
     return Alignment(graph, replace(file, nodes=(*file.nodes, *joins)), candidates, parts)
@@ -252,6 +255,7 @@ def without_cells(file: FileGraph) -> FileGraph:
             cells.add(node.name)
         else:
             meets_map |= of_cells
+    # Cells that meet a larger map stay maps, and so does all that leads to them.
     remaining = file.leading_to(meets_map)
     new_names = {name: name for name in file.inputs}
     nodes: list[FileNode] = []
@@ -267,6 +271,7 @@ def without_cells(file: FileGraph) -> FileGraph:
         if becomes_features and isinstance(op, ops.GlobalAvgPool | ops.GlobalMaxPool):
             op = type(op)()
         nodes.append(replace(node, op=op, inputs=inputs))
+    # by the tap, the name under which the file's engine gives a value
     given = {tap: new_names[name] for tap, name in file.given.items()}
     return replace(
         file, nodes=tuple(nodes), outputs=tuple(new_names[name] for name in file.outputs), given=given
@@ -281,7 +286,7 @@ def _has_window(op: Op | Foreign) -> bool:
 
 def _as_global_pool(node: FileNode, shape: Shape | None) -> FileNode:
     """Return a pool whose only window is its whole map as a global pool that keeps its cell; any other node
-    as it is.
+    as it is. Without a known shape it stays, too.
     """
     op = node.op
     if (

@@ -58,7 +58,13 @@ def fit_by_graph(candidate: Candidate, keep_background: bool = False) -> Fit:
 
 
 def _fit(candidate: Candidate, end: End, keep_background: bool) -> Fit:
-    """Return the fit of a file whose graph is the recipe's up to its head."""
+    """Return the fit of a file whose graph is the recipe's up to its head, which ends in the file's layer
+    `end`. Where the graphs differ in pads or constants, the file's are taken, and a warning names the
+    differences.
+
+    Raises:
+        MappingError: the graphs differ otherwise, or `--map` names another layer than the aligned one.
+    """
     member, draft = candidate.member, candidate.graph
     checkpoint, aligned = candidate.checkpoint, candidate.alignment
     file = aligned.file
@@ -210,10 +216,14 @@ def _expect_whole_averages(grafted: Grafted, file: FileGraph, size: Size) -> Non
 def _reference_names(
     graph: Graph, dialect: Dialect, layers: NodeNames, found: Mapping[TensorKey, str]
 ) -> dict[str, str]:
-    """Return the name of each tensor in the zoo's own implementation, by its name in the file."""
+    """Return the name of each tensor in the zoo's own implementation, by its name in the file: the spelling
+    that ends in the file's variable, otherwise the first.
+    """
     names = {}
     for (path, role), tensor in found.items():
         spellings = tensor_names(dialect, graph, path, layers[path])[role]
+        # Of several spellings (names that the framework has for one tensor), take the one of the file's
+        # variable.
         variable = tensor.rpartition(dialect.SEPARATOR)[2]
         names[tensor] = next(
             (name for name in spellings if name.endswith(f"{dialect.SEPARATOR}{variable}")), spellings[0]
@@ -247,6 +257,7 @@ def _find_end(aligned: Alignment, checkpoint: Checkpoint, chosen: str | None, ke
     ):
         head = head_of(graph).path
         layer_of_head = file.by_name[aligned.pairs(graph.output, layer)[head]]
+        # Other units are other classes: then the head is the user's own.
         is_zoos_head = _units(layer_of_head.op) == tensor_shapes(graph)[head]["kernel"][0]
     activations = (
         node.op.name for node in file.nodes if isinstance(node.op, OF_LOGITS) and layer in node.inputs
@@ -256,7 +267,8 @@ def _find_end(aligned: Alignment, checkpoint: Checkpoint, chosen: str | None, ke
 
 def _possible_heads(aligned: Alignment) -> list[str]:
     """Return the layers that could give the logits: the outputs of the file, then dense layers and other
-    possible heads, the last one first. There are none if no layer can be the end of the recipe's trunk.
+    possible heads, the last one first. Return none if no layer can be the end of the recipe's trunk, its part
+    before the head.
     """
     if not any(aligned.candidates[path] for path in _possible_trunk_ends(aligned.graph)):
         return []
@@ -297,7 +309,9 @@ def _logits_of(file: FileGraph, name: str) -> str:
 
 
 def _layer_called(file: FileGraph, name: str, checkpoint: Checkpoint) -> str:
-    """Return the layer that a user names, by its own name or by the name of the value that shows it."""
+    """Return the layer that a user names, by its own name or by the name of the value that shows it. What
+    only turns its logits into probabilities is passed over.
+    """
     known = {
         **{node.tap: node.name for node in file.nodes if node.tap},
         **{node.name: node.name for node in file.nodes},

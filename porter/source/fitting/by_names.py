@@ -153,7 +153,9 @@ class _GraphWithHead:
         return {node.path: self.layers[node.path] for node in self.graph.nodes if node.path in self.layers}
 
     def as_drafted(self, draft: Graph, naming: Naming) -> bool:
-        """Return whether the tensors are where those of the variant with the zoo's own head are."""
+        """Return whether the tensors are where those of the variant with the zoo's own head are: under the
+        same names, and with the same roles.
+        """
         roles = [
             {path: {*needed} for path, needed in tensor_shapes(graph).items()}
             for graph in (self.graph, draft)
@@ -164,19 +166,24 @@ class _GraphWithHead:
 def _with_head(
     candidate: Candidate, naming: Naming, head: Head, chosen: DenseHead | None, keep_background: bool
 ) -> _GraphWithHead:
-    """Return the graph with the head that is kept, and the layers and transforms of its tensors."""
+    """Return the graph with the head that is kept, and the layers and transforms of its tensors. It has no
+    head, the dense layers that `--map` chose, or the recipe's head with the file's number of classes, without
+    the background's if that is not kept.
+    """
     draft, head_path = candidate.graph, candidate.head.path
     layers = dict(naming.layers)
     transforms = {path: layer.transforms for path, layer in naming.layers.items()}
     background = head.own and "drop_background" in transforms[head_path]
     if head.layer is None:
         return _GraphWithHead(without_head(draft), layers, transforms, {}, background)
+    # several layers, or one that takes the place of a convolution
     if chosen is not None and (chosen.between or reads_features(candidate, chosen.layers[-1])):
         ops = {name: dense_op(candidate, name) for name in chosen.layers}
         graph, joined = with_dense_head(without_head(draft), chosen, ops, head_path)
         layers |= {path: LayerName(name) for path, name in joined.items()}
         return _GraphWithHead(graph, layers, {**transforms, head_path: ()}, joined, background)
     layers[head_path] = head.layer
+    # The background is one row of the head.
     classes = head.rows - (background and not keep_background)
     graph = draft if classes == channels_of(draft)[head_path] else with_classes(draft, classes)
     if keep_background or not background:
@@ -241,8 +248,8 @@ def _generation_warnings(current: Zoo, older: Zoo, generation: str | None) -> tu
 
 
 def _activation(zoo: Zoo, classes: int) -> str | None:
-    """Return the zoo's activation after logits; None if there are no classes. A softmax of one class is 1 for
-    every photo, so one class has a sigmoid.
+    """Return the zoo's activation after logits; None if there are no classes, or if the zoo has none. A
+    softmax of one class is 1 for every photo, so one class has a sigmoid.
     """
     if classes == 1 and zoo.activation == "softmax":
         return "sigmoid"

@@ -58,7 +58,7 @@ class Candidate:
 
     @cached_property
     def head_kernels(self) -> frozenset[str]:
-        """The zoo's names of its head's kernel, of today's code and of older code."""
+        """Return the zoo's names of its head's kernel, of today's code and of older code."""
         expect_head(self.member.recipe, self.graph)
         older = (layer_names(self.member, self.graph, label) for label in self.member.zoo.generations)
         names = (
@@ -74,8 +74,8 @@ class Candidate:
 
     @cached_property
     def publisher(self) -> Member | None:
-        """The variant in the zoo that publishes exactly this file; None if no zoo does. Only zoos with the
-        same names as its own are looked at.
+        """Return the variant in the zoo that publishes exactly this file; None if no zoo does. Only zoos with
+        the same names as its own are looked at.
 
         Every set of weights has its own protocol: torchvision's two zoos differ only in preprocessing and
         published figures.
@@ -96,8 +96,8 @@ class Candidate:
 
     @cached_property
     def equals(self) -> frozenset[tuple[str, str]]:
-        """The variant and zoo, its own among them, of every zoo where the variant takes the same tensors and
-        computes the same.
+        """Return the variant and zoo, its own among them, of every zoo where the variant takes the same
+        tensors and computes the same.
         """
         others = (
             variant for variant, differences in members_with_same_tensors(self.member) if not differences

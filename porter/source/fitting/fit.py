@@ -156,7 +156,8 @@ def shape_text(shape: tuple[int, ...]) -> str:
 def stored_tensors(
     graph: Graph, file: FileGraph, layers: Mapping[str, str], checkpoint: Checkpoint
 ) -> dict[TensorKey, Stored]:
-    """Return the tensors of a graph as the layers of a file's graph hold them, by path and role.
+    """Return the tensors of a graph as the layers of a file's graph hold them, by path and role. Roles that
+    the graph does not need are left out.
 
     Args:
         layers: by path, the file's node.
@@ -179,8 +180,9 @@ def stored_tensors(
 
 
 def given_by(file: FileGraph, names: Mapping[str, str], shaped: bool = True) -> dict[str, Given]:
-    """Return the values that the file gives and the graph has, by the framework's name of each. The graph may
-    lack the activation or the rearrangement that follows a value in the file.
+    """Return the values that the file gives and the graph has, by the tap (the framework's name) of each. The
+    graph may lack the activation or the rearrangement that follows a value in the file: then the value before
+    it is taken, with the ops that follow. A value with no such node is left out.
 
     Args:
         names: by path of the graph, the file's node.
@@ -194,6 +196,7 @@ def given_by(file: FileGraph, names: Mapping[str, str], shaped: bool = True) -> 
             node = file.by_name[name]
             if not isinstance(node.op, (*OF_LOGITS, Rearrange)):
                 break
+            # backwards, because the walk goes from the value to what it comes from
             after.insert(0, node.op)
             name = node.inputs[0]
         if name in paths:

@@ -63,11 +63,11 @@ def graft(
     end: End,
 ) -> Grafted:
     """Return the recipe's graph with the file's ops in its nodes, and the file's layers before and after
-    them.
+    them, with warnings of what it lacks.
 
     Args:
-        pairs, folded: path to layer, and the norms that the file has folded, as
-            porter.source.fitting.alignment.Alignment gives them.
+        pairs: path to layer, as porter.source.fitting.alignment.Alignment gives it.
+        folded: the norms that the file has folded, by path, to the path of the layer that holds them.
         base: the last node of the recipe that the file has.
         end: its layer is that of `base`, or one after it.
 
@@ -97,9 +97,11 @@ def graft(
     paths |= {pairs[node.path]: node.path for node in trunk if not has_layer_of_input(node, pairs)}
     output = base
     map_end = draft.by_path[draft.by_path[draft.output].inputs[0]]
+    # The file has layers of its own after the trunk.
     if end.layer != pairs[base]:
         head = [layer for layer in file.nodes if layer.name in end.leading and layer.name not in paths]
         output = _append_head(draft, head, end.layer, paths, nodes)
+    # The file ends in the last map: the recipe's pool follows, so that the port gives features.
     elif base == folded.get(map_end.inputs[0], map_end.inputs[0]):
         nodes.append(replace(map_end, inputs=(base,)))
         output = map_end.path
@@ -116,6 +118,7 @@ def graft(
             f"the file's graph does not fit together: {error.message}", where=error.where
         ) from None
     scaling = tuple(layer.op for layer in entrance if isinstance(layer.op, ops.Affine))
+    # whether the graph is the recipe's alone, with no layers of the file's own
     plain = not entrance and output in (draft.output, map_end.path) and len(nodes) <= len(draft.nodes)
     return Grafted(graph, {path: name for name, path in paths.items()}, plain, scaling, warnings)
 
@@ -145,6 +148,7 @@ def _append_head(
         if layer.name == end and draft.output not in by_path:
             path = draft.output
         while path in by_path:
+            # another layer of the file has the name already
             path += "_"
         if isinstance(op, ops.GlobalAvgPool | ops.GlobalMaxPool | ops.Dense) or features.issuperset(inputs):
             features.add(path)

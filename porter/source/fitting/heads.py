@@ -183,6 +183,7 @@ class Heads:
                 next=tensors_hint(self.candidate.checkpoint.path),
             )
         self._expect_known_side_of_pool()
+        # `rows` is None where the file lacks the zoo's layer: then a layer of that shape may be the head.
         name = self.layer.name if self.rows is not None else self._find_by_shape()
         if name is None:
             return Head(None, 0, False)
@@ -216,6 +217,7 @@ class Heads:
         direct = {name: shape for name, shape in self.dense.items() if shape[1] == features}
         if len(direct) > 1:
             # A layer with as many outputs as inputs may come before another one.
+            # A layer with as many outputs as inputs may come before another one.
             hidden = [name for name, (units, _) in direct.items() if units == features]
             two_layers = [(first, last) for first in hidden for last in direct if last != first]
             pairs = [DenseHead(pair, (word,)).text for pair in two_layers for word in BETWEEN]
@@ -228,6 +230,7 @@ class Heads:
         before it gives, and the file does not say what is between them.
         """
         row = [first]
+        # Each layer takes as many values as the one before it gives.
         while following := [
             name for name, shape in self.dense.items() if shape[1] == units and name not in row
         ]:
@@ -284,7 +287,9 @@ def _tensors(candidate: Candidate, layer: str, role: str) -> list[Array]:
 
 
 def _dense_layers(candidate: Candidate, names: Collection[str]) -> dict[str, tuple[int, int]]:
-    """Return (units, features) of the layers that could be dense by their tensors among `names`."""
+    """Return (units, features) of the layers that could be dense by their tensors among `names`. A layer
+    whose kernel has other axes, or several cells, is left out.
+    """
     graph = candidate.graph
     head = candidate.head
     dialect = candidate.dialect
@@ -364,6 +369,7 @@ def without_head(graph: Graph) -> Graph:
     head = head_of(graph)
 
     def skip_head(path: str) -> str:
+        """Return the head's input for the head, and any other path as it is."""
         return head.inputs[0] if path == head.path else path
 
     nodes = tuple(

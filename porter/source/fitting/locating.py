@@ -53,9 +53,10 @@ class Located:
 
 
 def locate(graph: Graph, layers: NodeNames, zoo: Zoo, checkpoint: Checkpoint) -> Located:
-    """Find every tensor of `graph` in `checkpoint` by the file's layer names.
-
-    A role that a framework names and the graph does not need (torch's `batches`) may be absent.
+    """Find every tensor of `graph` in `checkpoint` by the file's layer names, and return where each is, which
+    are missing, unexpected or ignored by a rule, and which spelling of a kernel (the index among the names
+    that the framework has for it) the file uses. A role that a framework names and the graph does not need
+    (torch's `batches`) may be absent.
 
     Raises:
         MappingError: a node has no name.
@@ -82,11 +83,13 @@ def locate(graph: Graph, layers: NodeNames, zoo: Zoo, checkpoint: Checkpoint) ->
     unused = [name for name in checkpoint.tensors if name not in used]
     ignored = {
         name: rule.reason
+        # reversed, so that the first rule that fits gives the reason
         for rule in reversed(zoo.ignore)
         for name in unused
         if fnmatchcase(name, rule.pattern)
     }
     for path, layer in layers.items():
+        # A step whose mean and variance come from the data has no weights: the file holds its moments.
         if layer.adapted:
             shape = (channels_of(graph)[path],)
             *needed, count = adapted_tensors(layer)

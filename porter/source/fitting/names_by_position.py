@@ -51,6 +51,7 @@ def name_by_position(candidate: Candidate) -> tuple[Candidate, tuple[str, ...]]:
         return candidate, ()
     arrays = _gamma_first(tensors)
     try:
+        # The last tensor is the head's bias: it has as many numbers as there are classes.
         expected_shapes = own_variables(member.variant, tensors[list(tensors)[-1]].size)
     except NotInstalled as error:
         message = (

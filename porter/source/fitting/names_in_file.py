@@ -135,6 +135,7 @@ def name_layers(
     naming, most_tensors = Naming(tables[None], todays_names), 0
     for generation, table in tables.items():
         prefix, count, twins = _best_prefix(dialect, graph, table, checkpoint, mapped)
+        # On a tie the earlier table stays: today's names.
         if count > most_tensors:
             naming, most_tensors = Naming(table, todays_names, prefix, generation, twins), count
     layers = {path: replace(layer, name=naming.prefix + layer.name) for path, layer in naming.layers.items()}
@@ -157,8 +158,9 @@ def _best_prefix(
     checkpoint: Checkpoint,
     mapped: Mapping[str, str],
 ) -> tuple[str, int, tuple[str, ...]]:
-    """Return the prefix that covers most of the graph's tensors, their number, and other prefixes that cover
-    about as many.
+    """Return the prefix that covers most of the graph's tensors, their number, and its twins: other prefixes
+    that cover about as many. Return no prefix and 0 if the file has none of the names. Prefixes that `--map`
+    implies are the only ones where there are some.
     """
     spellings = [
         names
@@ -177,6 +179,7 @@ def _best_prefix(
         for path, name in mapped.items()
         if path != head_of(graph).path and name.endswith(layers[path].name)
     }
+    # `--map` names a layer with its prefix, which decides between copies of the network.
     if prefixes:
         counts = Counter({prefix: count for prefix, count in counts.items() if prefix in prefixes})
     if not counts:

@@ -122,6 +122,7 @@ def rank(checkpoint: Checkpoint, recipes: Path | None = None, least: float = LIK
     matches: dict[int, Match] = {}
     is_variant = False  # whether the file is one of those compared so far
     best = 0.0
+    # First those that the file could be, by the largest score that they can reach.
     for index in sorted(range(len(variants)), key=lambda index: (not could_be[index], -bounds[index].score)):
         if bounds[index].score < best - OUT_OF_REACH or not (could_be[index] or is_variant):
             continue
@@ -138,7 +139,9 @@ def rank(checkpoint: Checkpoint, recipes: Path | None = None, least: float = LIK
 
 
 def rank_variants(checkpoint: Checkpoint, recipe: Recipe) -> Ranked:
-    """Rank all variants of one recipe, as `rank` does."""
+    """Compare the file with all variants of one recipe, none left out, and return the matches, best first,
+    with the errors of those that cannot be read.
+    """
     compare = _comparer(checkpoint)
     faults = Faults()
     matches = list[Match]()
@@ -171,10 +174,13 @@ def _comparer(checkpoint: Checkpoint) -> Callable[[Member], Match | None]:
 
 
 def _match(member: Member, checkpoint: Checkpoint) -> Match | None:
-    """Return the match; None if the variant is much larger than the file's graph.
+    """Return how well the file fits a member: the share of found tensors among those needed and unexpected,
+    and for a file with a graph the mean of that and the share of aligned nodes. Return None if the variant is
+    much larger than the file's graph.
 
     Raises:
-        MappingError: the file is not this variant. RecipeError: the recipe is wrong.
+        MappingError: the file is not this variant.
+        RecipeError: the recipe is wrong.
     """
     dialect, file = get_dialect(member.zoo.framework), checkpoint.graph
     draft = expand(member) if file is None else expand_within(member, LARGER * len(file.nodes))
@@ -218,7 +224,9 @@ def _share_named(aligned: Alignment, layers: NodeNames) -> float:
 def _misfits(
     graph: Graph, dialect: Dialect, layers: NodeNames, located: Located, checkpoint: Checkpoint
 ) -> list[str]:
-    """Return the names of tensors that have another shape than the graph needs."""
+    """Return the names of tensors that have another shape than the graph needs, or axes that its dialect
+    cannot order. The background's row is not taken off: rows of a head do not count here.
+    """
     shapes = tensor_shapes(graph)
     misfits = []
     for (path, role), name in located.tensors.items():

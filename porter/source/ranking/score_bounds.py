@@ -39,7 +39,10 @@ class LimitOf(Protocol):
 
 
 def limits_for(checkpoint: Checkpoint) -> LimitOf:
-    """Return the function that gives the limit of a variant for this file."""
+    """Return the function that bounds the score which a variant can have for this file. Where the file has a
+    graph, the bounds count nodes, tensors and names; otherwise they count tensors by their sizes only, and
+    the names are not used.
+    """
     sizes = Counter(str(math.prod(array.shape)) for array in checkpoint.tensors.values())
     if checkpoint.graph is None:
         by_tensors = cache(
@@ -67,6 +70,9 @@ def limits_for(checkpoint: Checkpoint) -> LimitOf:
         return checkpoint.counted or any(name in texts for name in names_of_layer.split("|"))
 
     def limit(variant: Fingerprint, names: LayersByName | None = None) -> Limit:
+        """Return the bounds of a variant's score: the mean of the share of its nodes and that of its named
+        tensors. A layer whose names are nowhere in the file (`nameless`) counts as absent.
+        """
         most_nodes, share_by_sizes = bounds_by_graph(variant)
         nameless = sum(
             count for names_of_layer, count in (names or {}).items() if not has_name(names_of_layer)
@@ -76,6 +82,7 @@ def limits_for(checkpoint: Checkpoint) -> LimitOf:
             min(most_nodes, variant.weighted - nameless) / variant.weighted,
             min(share_by_sizes, 1 - nameless / tensors),
         )
+        # A file opens as the variant only if it can have the whole trunk, which is half of the score.
         opened = variant.trunk / variant.nodes / 2 if most_nodes >= variant.trunk else _CANNOT_BE_OPENED
         return Limit((most_nodes / variant.nodes + most_named) / 2, opened)
 

@@ -56,6 +56,7 @@ def _pattern_of_name(name: str) -> str:
     """
     parts = _EXPRESSION.split(name)  # texts and expressions, in turns
     pattern = [
+        # every second part is an expression
         _pattern_of_value(part) if index % 2 else re.escape(_NUMBER.sub("0", part))
         for index, part in enumerate(parts)
     ]

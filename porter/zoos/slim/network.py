@@ -62,10 +62,9 @@ def implementation(library: str, construct: Construct, by_position: bool = False
 
 
 def _build_by(library: str, construct: Construct) -> Build:
-    """Return what builds networks with the checkpoint's tensors as their variables.
-
-    Taps are the scopes that hold variables (`MobilenetV1/Conv2d_0` is the convolution with its bias,
-    `.../BatchNorm` the norm), the code's end points, and the names of ops.
+    """Return a function that builds networks with the checkpoint's tensors as their variables. Taps, the
+    names under which a run gives values, are the scopes that hold variables (`MobilenetV1/Conv2d_0` is the
+    convolution with its bias, `.../BatchNorm` the norm), the code's end points, and the names of ops.
     """
 
     def build(request: BuildRequest) -> GraphRunner:
@@ -183,6 +182,7 @@ def layer_ops(graph: Any, variables: Mapping[str, Any]) -> dict[str, str]:
         for source in node.input:
             readers.setdefault(op_name(source), []).append(node)
     ops: dict[str, str] = {}
+    # Biases come last: where a layer has some, their op replaces the kernel's.
     for variable in sorted(variables, key=lambda name: name.endswith("/biases")):
         layer, _, role = variable.rpartition("/")
         kinds = _OPS_OF_ROLES.get(role, _NORM_OPS)

@@ -44,7 +44,7 @@ def construct(variant: str, images: Any, classes: int) -> SlimNetwork:
 
 
 def _mobilenet_v1(images: Any, classes: int, arguments: Mapping[str, Any]) -> Any:
-    """Build MobileNet v1, whose pool has another name for large images."""
+    """Return the logits and the end points of MobileNet v1, whose pool has another name for large images."""
     slim, code = import_slim(), import_mobilenet_v1()
     with slim.arg_scope(code.mobilenet_v1_arg_scope(is_training=False)):
         large = max(images.shape.as_list()[1:3]) > _MOST_POOLED
@@ -60,7 +60,12 @@ def _mobilenet_v2(images: Any, classes: int, arguments: Mapping[str, Any]) -> An
 
 
 def _inception_v3(images: Any, classes: int, arguments: Mapping[str, Any]) -> Any:
-    """Build Inception v3 for images that its fixed pool can take."""
+    """Return what slim's code gives for a batch of images: the logits, and the end points by name, with the
+    network added to the current TensorFlow graph.
+
+    Raises:
+        UsageError: the images are larger than the network's fixed pool can take.
+    """
     rows, columns = images.shape.as_list()[1:3]
     if max(rows, columns) > _MOST_INCEPTION:
         raise UsageError(

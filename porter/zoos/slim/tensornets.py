@@ -69,6 +69,7 @@ def _import_networks(name: str) -> ModuleType:
     package.__path__ = [str(installed.locate_file("tensornets"))]
     # For ever, because its code imports more of itself when a network is made.
     sys.modules.setdefault(_PACKAGE, package)
+    # Whatever version its code compares with, TensorFlow is a later one.
     versions = _stand_in(tf_later_than=lambda _: True, tf_equal_to=lambda _: False)
     stand_ins = {
         f"{_PACKAGE}.version_utils": versions,  # it uses distutils, which Python 3.12 lacks
