@@ -459,7 +459,7 @@ def _split_images(
     """
     sizes = view.sizes or ()
     channels = view.value.channels
-    # the batch stands in the second axis
+    # the first axis is one image, and the second has the batch beside the channels
     if len(sizes) != 4 or sizes[0] != 1 or not view.value.is_map or not channels or not view.has_batch(1):
         return None
     images = quotient(sizes[1], channels)
@@ -585,7 +585,7 @@ def instance_norm(
     neutral = {
         role
         for role, each in numbers.items()
-        # gamma is 1, and beta 0
+        # a gamma of ones, a beta of zeros: the norm without them
         if each is not None and each.size == groups and np.all(each == (role == "gamma"))
     }
     names = _vector_names(walk, view, {role: each for role, each in tensors.items() if role not in neutral})

@@ -300,7 +300,7 @@ def _floor_sum(terms: Mapping[_Product, _Factor]) -> Any:
     ((product, factor), *more) = fractions.items()
     if more or len(product) != 1 or (product[0].rounded is not None and factor.numerator != 1):
         raise Undecided
-    # the largest fraction of the unknown's denominator: what is more does not reach the next whole number
+    # rounded down to the unknown's denominator: what is left of it never makes the sum a whole number more
     constant = Fraction(math.floor(constant * factor.denominator), factor.denominator)
     if (unrounded := product[0].rounded) is not None:
         # a rounded quotient that is divided again is rounded once, from what it was before

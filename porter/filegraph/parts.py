@@ -123,7 +123,7 @@ def _cut_axes(walk: Walk, name: str, view: View, parts: Mapping[int, slice | int
     aligned = walk.align_axes(f"{name}:array", view)
     dropped = view.positions(position for position, part in parts.items() if isinstance(part, int))
     cells = {
-        # of the last cell, -1, to the end
+        # the slice of the last cell, -1, ends at None: 0 would be the start
         position: slice(part, part + 1 or None) if isinstance(part, int) else part
         for position, part in parts.items()
     }

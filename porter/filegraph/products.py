@@ -95,7 +95,7 @@ def _with_features_last(walk: Walk, node: OperatorNode, source: Source, axis: in
         Unsupported: its channels are another axis.
     """
     view = walk.with_channels_at(source, axis)
-    # another axis is that of the rows of a matrix
+    # features at another axis are the first of two axes
     view = view if axis == -1 else view.transposed((1, 0))
     if view.axes is not None and not walk.views.has_channels(view, -1):
         view = walk.as_array(f"{node.name}:rows", view)

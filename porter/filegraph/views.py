@@ -407,7 +407,7 @@ class Views:
                     self._map_axes(n, (h,), (w,), (Piece("C", inner), Piece("C", groups, inner))),
                 )
             )
-        # a map's rows whose innermost piece is of the channels are blocks of that size
+        # cells of a block that are taken from the channels are the innermost piece of the rows
         block = times_down
         if (rest := ratio(c.size, block**2)) is not None:
             cell = (h, Piece("C", block, block * rest)), (w, Piece("C", block, rest))
@@ -415,7 +415,7 @@ class Views:
             ops.append((DepthToSpace(block, "DCR"), self._map_axes(n, *cell, (Piece("C", rest),))))
             cell = (h, Piece("C", block, block)), (w, Piece("C", block))
             ops.append((DepthToSpace(block, "CRD"), self._map_axes(n, *cell, (Piece("C", rest, block**2),))))
-        # the other way: rows among the channels
+        # the other way, cells of a block are put into the channels: a piece of these is of the rows
         block = next((_size_or_one(piece.size) for piece in channels if piece.axis == h.axis), 1)
         fewer, narrower = (quotient(cell.size, block) for cell in (h, w))
         if block > 1 and fewer is not None and narrower is not None:
