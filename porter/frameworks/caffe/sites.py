@@ -11,13 +11,15 @@ from porter.padding import Pads, Realisation, Window, subtract_pads
 
 
 def add_windowed(node: CaffeNode[Any], realisation: Realisation) -> None:
-    """Add the layers of a windowed node.
+    """Add the layers of a windowed node, whose pads are made as its realisation says: by the layer itself, by
+    a pad in front, or by layers that compose the same numbers.
 
     Raises:
         PaddingError: Caffe has no layers for the realisation, because the plan was made for another
             framework.
     """
     padded, front, native = node.source, realisation.front, realisation.native
+    # What only other frameworks' layers have: rules of padding, and pads of other numbers than 0.
     is_foreign = native.rule not in ("valid", "explicit") or (
         front is not None and (front.rule != "explicit" or front.fill)
     )

@@ -113,6 +113,8 @@ def _batch_norm(node: CaffeNode[ops.BatchNorm]) -> None:
     blobs: list[NetArray] = [*node.tensors("mean", "variance"), np.ones(1)]
     parameters: dict[str, CaffeParameter] = {
         "eps": node.op.epsilon,
+        # Caffe states the share of the old average, porter that of the new one; 9 digits hide how 1 - x
+        # rounds.
         "moving_average_fraction": round(1 - node.op.momentum, 9),
     }
     normed = node.maker.add("BatchNorm", name, *node.inputs, blobs=blobs, use_global_stats=True, **parameters)

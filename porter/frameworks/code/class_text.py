@@ -76,6 +76,7 @@ def write_class(
     between uses, and a `forward` that calls them. Return it with its lines.
 
     Args:
+        known: what the text above the class defines.
         given: the recipe's arguments, and `channels`, in each use.
         entry: lines that `forward` begins with.
         defaults: whether arguments that are the same in most uses get a default.
@@ -112,6 +113,9 @@ def _sort_owners_first(parts: Sequence[TemplatePart]) -> list[TemplatePart]:
     places = {part.name: index for index, part in enumerate(parts)}
 
     def place(part: TemplatePart) -> tuple[int, int]:
+        """Return a part's key for sorting: the last place among itself and the parts that contain it, and how
+        many dots its name has.
+        """
         names = part.name.split(".")
         around = [".".join(names[:depth]) for depth in range(1, len(names))]
         # By the last of its owners and itself, and behind an owner at the same place.
@@ -125,6 +129,9 @@ def _sort_owners_first(parts: Sequence[TemplatePart]) -> list[TemplatePart]:
 def _make_parameters(used: Mapping[str, Vector], defaults: bool) -> tuple[Parameter, ...]:
     """Return the arguments of a class, those with a default last. A default is a value of 0 or 1 that more
     than a third of the uses share, and none unless `defaults` allows it.
+
+    Args:
+        used: the value in each use, by argument.
     """
     parameters = []
     for name, values in used.items():

@@ -137,7 +137,9 @@ class CodePorts:
 
 
 def _yield_places(body: Body, prefix: str, place: ModulePlace) -> Iterator[tuple[str, ModulePlace]]:
-    """Yield each layer's path in the graph with its place in the module."""
+    """Yield each layer's path in the graph with its place in the module: names of attributes, and `layers`
+    and a number for a part of a row.
+    """
     for number, part in enumerate(body.parts):
         here: ModulePlace = (*place, "layers", number) if body.row else (*place, *part.name.split("."))
         path = prefix + part.name.replace(".", "/")

@@ -81,7 +81,7 @@ class PartRun:
 
     Attributes:
         names: of the parts.
-        arguments: of each use, by argument.
+        arguments: the values of each use, by argument.
         parameters: the class's arguments, in its order.
     """
 
@@ -180,8 +180,8 @@ class PartRun:
         return _write_loop(code, "index, " if counts else "", names, rows, varying)
 
     def _next_channels(self, varying: Sequence[str]) -> str | None:
-        """Return the channels of the next use, as an expression of this use's arguments, if one is right for
-        all uses; otherwise None.
+        """Return the channels of the next use, as an expression of this use's arguments, such as `filters` or
+        `4 * width`, if one is right for all uses; otherwise None.
         """
         if "channels" not in varying:
             return None

@@ -123,8 +123,9 @@ class _Classes:
         ]
 
     def _write_stages(self, template: Template) -> list[Stages]:
-        """Write functions for the rows that have parts of the same class and numbered names: `stage` for
-        `stage1` to `stage4`.
+        """Write a function for each group of rows, modules one after the other, that have parts of the same
+        class and numbered names: `stage` for `stage1` to `stage4`. Groups that no simple function makes are
+        left out.
         """
         # Rows that may be one function, by its name, their class, the names in them and the first number.
         alike: dict[tuple[str, str, str, int], dict[str, PartRun]] = {}
@@ -149,7 +150,8 @@ class _Classes:
 
     def _define_block(self, block: str, outer: tuple[str, ...]) -> None:
         """Define the class of a block, after those of the blocks within it; several classes where its uses
-        have no common form.
+        have no common form, one for uses that differ in arguments only. A block that is defined already, or
+        is being defined around this one (`outer`), is left alone.
         """
         uses = [body for body in self.tree.bodies() if body.block == block and body is not self.tree]
         # A block within itself, or one that is defined already.

@@ -125,6 +125,7 @@ def _without_reshapes(graph: Graph, steps: Sequence[LayerStep], language: Langua
             and source is not None
             and reads[source.path] == 1
         ):
+            # the same pool with its axes kept, or None
             pool = language.kept(source.layer)
             if pool is not None:
                 pools[step.path], kept[source.path] = source.path, pool

@@ -37,8 +37,12 @@ _BINARY_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 
 
 class Computation:
-    """What a GraphModule computes from its layers. Two of them are never equal, so that jit compiles each for
-    itself.
+    """The steps of a plan, by which a GraphModule computes values with its layers. Two of them are never
+    equal, so that jit compiles each for itself.
+
+    Attributes:
+        places: where the layer of each node stands in the module, by the node's path.
+        functions: kind and arguments of the layers that hold no variables, by the step's path.
     """
 
     def __init__(self, plan: Plan, dtype: Dtype) -> None:
@@ -69,6 +73,7 @@ class Computation:
         """
 
         def compute(step: LayerStep, operands: Sequence[Any]) -> Any:
+            """Return the value of a step: that of its function, or of the layer at its place."""
             if step.path in self.functions:
                 return (_compiled_function if compiled else _function)(*self.functions[step.path])(*operands)
             layer = _layer_at(model, self.places[step.path])

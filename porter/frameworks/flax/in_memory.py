@@ -117,7 +117,9 @@ def _variables_by_linen_name(model: nnx.Module) -> dict[str, Array]:
 
 
 def _trace_at_sizes(model: nnx.Module, shapes: _Shapes, is_open: bool) -> Traced:
-    """Trace a module for any number of images; if it is open, for any rows and columns too."""
+    """Trace a module at several sizes and merge the traces, for any number of images; if it is open, for any
+    rows and columns too.
+    """
     names, (_, rows, columns, _) = input_names(model, len(shapes)), shapes[0]
     # The number of images, rows and columns of each trace.
     sizes = [(2, rows, columns), (3, rows, columns)]
@@ -201,7 +203,8 @@ def _in_eval_mode(model: nnx.Module, name: str, shapes: _Shapes) -> nnx.Module:
 
 def _input_shapes(model: nnx.Module, name: str, example: Sequence[Any], size: Size | None) -> _Shapes:
     """Return the shapes of the module's inputs: those of the example; otherwise those of a port's graph;
-    otherwise an image of 3 channels, of 1, or of those that a convolution takes.
+    otherwise an image of 3 channels, of 1, or of those that a convolution takes, the first that the module
+    takes. Raise UsageError where the example is no images, and where no size is known.
     """
     if example:
         are_arrays = all(isinstance(each, np.ndarray | jax.Array) for each in example)

@@ -45,6 +45,7 @@ def _norm(kind: str, size: str = "num_features") -> Callable[[Any, Shape], Layer
     """
 
     def spell_norm(op: Any, shape: Shape) -> Layer:
+        """Spell a norm for an input of this shape, with the op's epsilon, scale and offset."""
         arguments: dict[str, PlainValue] = {
             size: channels_in(shape),
             "epsilon": op.epsilon,
@@ -135,7 +136,9 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
 
 
 def _conv(op: ops.Conv, channels: int, realisation: Realisation) -> Layer:
-    """Spell a convolution, with Flax's own padding."""
+    """Spell a convolution with Flax's own padding, which the realisation states: the way in which the plan
+    makes the pads that the op has. `channels` is the number that it reads.
+    """
     window, native = op.window, realisation.native  # for a window of one cell both rules pad nothing
     ends: dict[str, PlainValue] = {
         "in_features": channels,
@@ -155,7 +158,9 @@ def _conv(op: ops.Conv, channels: int, realisation: Realisation) -> Layer:
 
 
 def _max_pool(op: ops.MaxPool, channels: int, realisation: Realisation) -> Layer:
-    """Spell a max pool: Flax's own, or the one of layers.py where it is dilated."""
+    """Spell a max pool: Flax's own, or the one of layers.py where it is dilated. `channels` is unused; all
+    windowed spellings have these parameters.
+    """
     if op.window.dilation != (1, 1):
         return Layer(
             "dilated_max_pool", {**_window(op.window, realisation.native), "dilation": op.window.dilation}

@@ -72,6 +72,7 @@ class Program:
         """
 
         def compute(step: LayerStep, operands: Sequence[mx.array]) -> mx.array:
+            """Return the value of a step: that of its function, or of the layer at its place."""
             function = self.functions.get(step.path)
             value: mx.array = (function or _layer_at(model, self.places[step.path]))(*operands)
             if at_once:

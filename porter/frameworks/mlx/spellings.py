@@ -50,6 +50,7 @@ def _norm(kind: str, size: str = "dims") -> Callable[[Any, Shape], Layer]:
     """
 
     def spell_norm(op: Any, shape: Shape) -> Layer:
+        """Spell a norm for an input of this shape, with the op's epsilon, scale and offset."""
         own: dict[str, PlainValue] = {"num_groups": op.groups} if isinstance(op, ops.GroupNorm) else {}
         own |= {size: channels_in(shape), "eps": op.epsilon}
         if isinstance(op, ops.RmsNorm):
@@ -139,8 +140,9 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
 
 
 def _conv(op: ops.Conv, channels: int, realisation: Realisation) -> Layer:
-    """Spell a convolution with its native pads: MLX pads both ends of an axis alike, by `padding`. Other pads
-    are a layer in front of it. `channels` is the number that it reads.
+    """Spell a convolution with its native pads. MLX pads both ends of an axis alike, by `padding`; where the
+    realisation, the way in which the plan makes the stated pads, needs others, a pad layer stands in front.
+    `channels` is the number that it reads.
     """
     ends: dict[str, PlainValue] = {"in_channels": channels, "out_channels": op.filters}
     own = {**ends, **_sizes(op.window), **_padding(realisation), "dilation": one(op.window.dilation)}

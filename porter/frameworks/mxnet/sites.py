@@ -14,12 +14,14 @@ from porter.padding import Pads, Realisation, Window, subtract_pads
 
 
 def add_windowed(node: MxnetNode[Any], realisation: Realisation) -> None:
-    """Add the nodes of a windowed node.
+    """Add the nodes of a windowed node, whose pads are made as its realisation says: by the operator itself,
+    by a Pad in front, or by cells or quotients that compose the same numbers.
 
     Raises:
         PaddingError: MXNet has no nodes for the realisation, because the plan was made for another framework.
     """
     op, padded, front, native = node.op, node.source, realisation.front, realisation.native
+    # What only other frameworks' layers have: strides and pads made by skipping, and rules of padding.
     is_foreign = (
         realisation.subsample or any(realisation.skipped) or (front is not None and front.rule != "explicit")
     )

@@ -107,7 +107,9 @@ def _norm_factors(node: MxnetNode[ops.BatchNorm | ops.GroupNorm]) -> list[str]:
 
 
 def _batch_norm(node: MxnetNode[ops.BatchNorm]) -> None:
-    """Add a BatchNorm, whose mean and variance are states."""
+    """Add a BatchNorm, whose mean and variance are states: variables that training updates, and that no
+    gradient changes.
+    """
     shape = (node.channels,)
     factors, roles = _norm_factors(node), ("mean", "variance")
     states = [
@@ -116,6 +118,8 @@ def _batch_norm(node: MxnetNode[ops.BatchNorm]) -> None:
     ]
     attributes: dict[str, MxnetAttribute] = {
         "eps": node.op.epsilon,
+        # MXNet states the share of the old average, porter that of the new one; 9 digits hide how 1 - x
+        # rounds.
         "momentum": round(1 - node.op.momentum, 9),
         "fix_gamma": not node.op.scale,
     }
@@ -132,6 +136,7 @@ def _instance_norm(node: MxnetNode[ops.GroupNorm]) -> None:
 
 
 def _response_norm(node: MxnetNode[ops.LocalResponseNorm]) -> None:
+    """Add an LRN over `size` channels."""
     op = node.op
     # MXNet divides alpha by the size, porter does not.
     numbers = {"alpha": op.alpha * op.size, "beta": op.beta, "knorm": op.bias}

@@ -63,9 +63,9 @@ class Maker(ABC):
     """Makes the layers of one net in the order in which it runs them; a subclass knows what a layer is.
 
     Attributes:
-        size: of the inputs that the net takes.
-        shapes: of every path, for these.
-        tensors: the shapes of those of every path, by role.
+        size: rows and columns of the images that the net takes.
+        shapes: the shape of the value of every path, for images of this size.
+        tensors: the shape of every tensor, by path and role.
         values: the name in the net of the value of each path.
         used_names: all names of layers.
         contents: what the tensors of the net hold, by their names in its file.
@@ -203,7 +203,7 @@ class NetDestination(ABC, Generic[M]):
         return self._try_net(plan)[1]
 
     def make_net(self, plan: Plan) -> M:
-        """Make the net of a plan.
+        """Make the net of a plan, the layers that its text will state, and return it.
 
         Raises:
             GraphError, PaddingError: the framework has no layers for an op; `where` is its path.

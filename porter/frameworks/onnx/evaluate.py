@@ -25,6 +25,7 @@ def classifier(
         raise UsageError("name the value to take from the file's own graph: it gives no output by default")
 
     def logits(batch: Array) -> Array:
+        """Return the logits of images N×C×H×W: the value at the tap, or the first output of a port."""
         if isinstance(model, OnnxRunner):
             return model(batch, (str(tap),))[str(tap)]
         value = model(batch)

@@ -145,12 +145,16 @@ def _over_rows(function: Callable[[Numbers, int], Numbers], x: Numbers, axis: in
 def _batch_norm(
     x: Numbers, gamma: Numbers, beta: Numbers, mean: Numbers, variance: Numbers, epsilon: float, **stated: Any
 ) -> Any:
+    """Compute BatchNormalization by the stored mean and variance."""
     return values.batch_norm(x, mean, variance + epsilon, gamma, beta)
 
 
 def _group_norm(
     x: Numbers, gamma: Numbers, beta: Numbers, epsilon: float, num_groups: int, **stated: Any
 ) -> Any:
+    """Compute GroupNormalization. Before opset 21 gamma and beta have a number for each group, which is
+    repeated for its channels.
+    """
     scale, offset = (np.repeat(each, x.shape[1] // len(each)) for each in (gamma, beta))
     return values.group_norm(x, num_groups, scale, offset, epsilon)
 
@@ -213,10 +217,12 @@ def _also_for_rows(operator: OperatorFunction) -> OperatorFunction:
 
 
 def _conv(x: Numbers, kernel: Numbers, bias: Numbers | None = None, group: int = 1, **stated: Any) -> Numbers:
+    """Compute a Conv of maps N×C×H×W with the windows that its attributes state."""
     return windows.conv(x, kernel, bias, _grid(x, kernel.shape[2:], stated), group)
 
 
 def _max_pool(x: Numbers, **stated: Any) -> Any:
+    """Compute a MaxPool of maps N×C×H×W with the windows that its attributes state."""
     return windows.max_pool(x, stated["kernel_shape"], _grid(x, stated["kernel_shape"], stated))
 
 

@@ -45,6 +45,7 @@ def make_session(model: Any, tensors: NamedArrays, *, optimised: bool) -> Sessio
     names = [value.name for value in model.graph.input]
 
     def run(*batches: Array) -> list[Array]:
+        """Return the outputs for a batch of each input. Raise CannotRun where onnxruntime refuses them."""
         assert len(values) == len(tensors), "the session reads their memory"
         try:
             outputs: list[Array] = session.run(None, dict(zip(names, batches, strict=True)))

@@ -34,7 +34,8 @@ WINDOWED = {Conv: "Conv", MaxPool: "MaxPool", AvgPool: "AveragePool"}
 
 
 def add_windowed(node: OnnxSpelled[Any], realisation: Realisation) -> None:
-    """Add the nodes of a windowed node.
+    """Add the nodes of a windowed node, whose pads are made as its realisation says: by the operator itself,
+    by a Pad in front, and for an average that ONNX does not count so by a quotient of two pools.
 
     Raises:
         PaddingError: ONNX has no nodes for the realisation, because the plan was made for another framework.
@@ -58,6 +59,7 @@ def _attributes(node: OnnxSpelled[Conv | MaxPool | AvgPool], realisation: Realis
     """
     op, native, front = node.op, realisation.native, realisation.front
     window = op.window
+    # What only other frameworks' layers have: other rules, and what is made by skipping or cell by cell.
     is_foreign = (
         native.rule not in ("valid", "explicit", *_AUTO_PAD)
         or native.rounding == "full"

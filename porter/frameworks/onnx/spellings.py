@@ -34,7 +34,7 @@ def _one_node(
 
 
 def _pairwise(kind: str, node: OnnxSpelled[Op]) -> None:
-    """Add a node of two values for each value after the first."""
+    """Add a node `kind` of two values for each value after the first, and the last of them under the path."""
     *others, last = node.inputs
 
     def add_part(first: str, second: str) -> str:
@@ -160,10 +160,12 @@ def _affine(node: OnnxSpelled[ops.Affine]) -> None:
 
 
 def _clip(node: OnnxSpelled[ops.Clip]) -> None:
+    """Add a Clip, whose bounds are constants."""
     node.result("Clip", *node.inputs, node.scalar("min", node.op.low), node.scalar("max", node.op.high))
 
 
 def _power(node: OnnxSpelled[ops.Power]) -> None:
+    """Add a Pow with a constant exponent."""
     node.result("Pow", *node.inputs, node.scalar("exponent", node.op.exponent))
 
 

@@ -27,6 +27,7 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
         from porter.frameworks.tf.keras_files.build import build_keras_file
 
         return build_keras_file(checkpoint, dtype, size)
+    # The tensors that the graph's nodes hold, which the file has to have.
     wanted = {stored.name for node in graph.nodes for stored in node.tensors.values()}
     expect_cover(wanted - checkpoint.tensors.keys(), (), where=checkpoint.path)
     # None: in the types that the graph states.

@@ -124,6 +124,7 @@ def _with_inner_layers(keras: ModuleType, model: Any, inputs: Any = None) -> Any
     """
 
     def call(layer: Any, *arguments: Any, **options: Any) -> Any:
+        """Call a layer, or in place of a model that hides its layers these layers."""
         return (
             _with_inner_layers(keras, layer, arguments[0]).output
             if _hides_layers(keras, layer)

@@ -41,6 +41,7 @@ def numbered_layers(layers: Collection[str], tensors: Collection[str]) -> dict[s
     names: dict[str, str] = {}
     for kind, numbered in wanted.items():
         present = likeliest.get(kind, [])
+        # The file may have further layers, but the first ones are these.
         if len(present) >= len(numbered):
             names |= {
                 layer: stored_layer
@@ -73,6 +74,7 @@ def first_names(model: Any) -> dict[str, Any]:
         number = numbers[layer.name]
         if number is not None:
             kind = type(layer).__name__
+            # the number of the class's first layer in this model
             first[kind] = min(first.get(kind, number), number)
     by_name: dict[str, Any] = {}
     for layer in model.layers:

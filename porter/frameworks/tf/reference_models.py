@@ -38,6 +38,7 @@ def prepare(
     """
 
     def make_built() -> Any:
+        """Make the model, and call it once on the image if it has no weights yet."""
         model = make()
         if not model.built:
             model(_as_input(image.astype(dtype)), training=False)

@@ -139,6 +139,7 @@ class _Axis:
         inner, outer = (a + 2, -a - 3, 0.0, 1.0), (a, -5 * a, 8 * a, -4 * a)
 
         def share(factors: Sequence[float], distance: Any) -> Any:
+            """Return a polynomial of a distance, whose factors are those of the highest power first."""
             first, *others = map(self._number, factors)
             return reduce(
                 lambda total, factor: do("add", do("multiply", total, distance), factor), others, first

@@ -76,6 +76,7 @@ class Runner:
             return {}
         tensorflow = import_tensorflow()
         fed = [np.ascontiguousarray(each) for each in self._as_inputs(batch)]
+        # A function with cut values is made for this run only, because it holds them.
         if names not in self._functions and not cut:
             self._functions[names] = self._function(names)
         instead = {
@@ -138,9 +139,9 @@ class Runner:
 
 @cache
 def _memory_saving_model() -> Any:
-    """Return a class of functional models that free a value after its last use: Keras's own hold all values
-    until the end (keras/src/ops/function.py, `Function._run_through_graph`). Eight images in a ViT-Ti took
-    1.6 GB, and take 0.7.
+    """Return a class of functional models that free a value after its last use, and replace the values in
+    `cut` for the layers that read them: Keras's own hold all values until the end (keras/src/ops/function.py,
+    `Function._run_through_graph`). Eight images in a ViT-Ti took 1.6 GB, and take 0.7.
     """
     keras = import_keras()
     model: Any = keras.Model
@@ -222,7 +223,7 @@ def run_reference(
     model: Any, batch: Array, taps: Mapping[str, str], cut: NamedArrays = UNCUT
 ) -> dict[str, Array]:
     """Run a model of `build_file` or of a zoo's implementation on a batch N×C×H×W and return the outputs of
-    its layers; maps are N×C×H×W.
+    its layers by path; maps are N×C×H×W. Paths of layers that it lacks, or that cannot be cut, are left out.
 
     Args:
         taps: path to the reference's layer name; layers that it lacks are left out.
@@ -233,6 +234,7 @@ def run_reference(
     """
     runner: Runner | GraphRunner = model if isinstance(model, GraphRunner) else getattr(model, _RUNNER)
     layers = {path: layer for path, layer in taps.items() if layer in runner.values}
+    # how many paths have each value
     names = Counter(map(runner.value_of, layers.values()))
     # A value that several paths have, or that is another with its axes moved, cannot be cut off by itself.
     layers = {
@@ -246,8 +248,8 @@ def run_reference(
 
 
 def tap_value(model: Any, tap: str) -> Any:
-    """Return the output of a layer, as Keras's symbolic tensor, of a model that `build_file` or a zoo's
-    implementation gave.
+    """Return the value called `tap`, a layer's name, as Keras's symbolic tensor, of a model that `build_file`
+    or a zoo's implementation gave.
     """
     return getattr(model, _RUNNER).values[tap]
 

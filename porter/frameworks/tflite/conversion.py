@@ -105,6 +105,7 @@ def expect_rounding(content: bytes, plain: bytes) -> None:
         raise CheckFailed(
             "the quantized file and the float32 file have different operators", next="convert again"
         )
+    # Each stored tensor of the plain file with the one that stands in its place.
     pairs = dict.fromkeys(
         (exact_name, rounded_name)
         for one, other in zip(rounded.operators, exact.operators, strict=True)

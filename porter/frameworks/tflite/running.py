@@ -159,9 +159,12 @@ class LiteModel:
         """
         kept = dict[str, int]()
         layers, graph = layer_names(self.plan.lowered, {}), self.plan.lowered
+        # Values before such an op have no tensor of their own.
         computed_into_others = {
             node.source for node in graph.nodes if isinstance(node.op, _FUSED_WITH_LAYER_BEFORE)
         }
+        # By the names of layer and operation; a layer that is called several times has several values of one
+        # name.
         nodes = {
             (layers[node.path], _last_operation(self.plan, node)): node.path
             for node in graph.nodes
@@ -170,6 +173,7 @@ class LiteModel:
         for detail in self._keeping_interpreter.get_tensor_details():
             match = SCOPE.fullmatch(detail["name"].split(";")[0])
             axes = detail["shape_signature"].tolist()
+            # A value of the network has an open batch.
             if match is None or not axes or axes[0] != -1:  # a constant
                 continue
             layer, operation = match.groups()

@@ -96,6 +96,7 @@ def prove_copies(model: nn.Module, name: str, candidates: Sequence[ImageTensors]
         CheckFailed: no copy gives what it does.
     """
     module = unwrap(model)
+    # A copy whose hooks are watched shows which of them change a value.
     watched_copy = _copy_on_cpu(module, name)
     watches = {hook: _watch(watched_copy, hook) for hook in _user_hooks(watched_copy)}
     images = _first_accepted(watched_copy, candidates, name)

@@ -185,6 +185,7 @@ def _send_to_host(logits: torch.Tensor) -> Callable[[], Array]:
         copied = torch.cuda.current_stream(logits.device).record_event()
 
     def wait() -> Array:
+        """Wait until the logits have been copied, and return them."""
         if copied is not None:
             copied.synchronize()
         logits: Array = host.numpy()

@@ -117,6 +117,7 @@ class ExportedModule(nn.Module):
             tap_of(value): each for value, each in outputs.items() if tap_of(value) in self._modules
         }
         read_at_end = {name for name, _ in self._output_values.values()}
+        # The last entry of a source wins.
         last_reader = {source: node.name for node, _ in self._nodes for source, _ in node.inputs}
         self._unread_after: dict[str, list[str]] = {}
         for source, reader in last_reader.items():
@@ -125,6 +126,10 @@ class ExportedModule(nn.Module):
 
     def forward(self, images: torch.Tensor, *further: torch.Tensor) -> torch.Tensor:
         # The number of images in a part.
+        """Run the program on a batch N×C×H×W and its further inputs, in parts of as many images as it takes,
+        node by node: all parts before the next node. Return the value of the last tap that was computed, or
+        of the last output.
+        """
         size = self._fixed_batch or max(len(images), self._min_images)
         if self._fixed_batch and size > len(images) and self._file is not None:
             expect_batch(self._file, size, (images.shape[2], images.shape[3]))

@@ -104,6 +104,9 @@ class GraphModule(nn.Module):
         )
 
     def forward(self, x: torch.Tensor, *further: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
+        """Run the layers one after the other and return the output, or a tuple of several. A value is dropped
+        after its last use.
+        """
         if len(further) + 1 != len(self._input_shapes):
             next = f"give it {', '.join(self._input_shapes)}"
             raise UsageError(

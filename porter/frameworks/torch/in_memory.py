@@ -126,6 +126,7 @@ def _calls_of_taps(program: Path, module: nn.Module) -> dict[str, str]:
     names the modules of the first, and those that `module` lacks are left out.
     """
     known: dict[int, str] = {}
+    # A module that stands at several paths is called by the first of them.
     first_path = {
         path: known.setdefault(id(each), path) for path, each in module.named_modules(remove_duplicate=False)
     }

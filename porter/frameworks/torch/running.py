@@ -66,8 +66,8 @@ def _has_module(model: nn.Module, name: str) -> bool:
 def _capture(
     model: nn.Module, batches: Sequence[Array], modules: Mapping[str, str], cut: NamedArrays
 ) -> dict[str, Array]:
-    """Run the model and return the last value of each of `modules`, which are given by path; see `record`. A
-    value of a module that is called several times is not cut.
+    """Run the model and return the last value of each of `modules` (module name by path) as an array, by
+    path; see `record`. A value of a module that is called several times is not cut, and its path is left out.
     """
     values = record(model, batches, modules, cut)[1]
     of_several_values = {path for path in cut if len(values.get(path, ())) != 1}
@@ -97,6 +97,9 @@ def record(
 
         def hook(module: nn.Module, _inputs: Any, output: Any) -> torch.Tensor | None:
             # Of the model itself, the first tensor; a part's output counts only if it is one.
+            """Note what the module gives, and return what stands in its place where the path is cut,
+            otherwise None.
+            """
             tensor = next(tensors_in(output), None) if module is model else output
             if isinstance(tensor, torch.Tensor):
                 # The stock ReLUs that follow work in place.

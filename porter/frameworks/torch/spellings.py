@@ -219,6 +219,7 @@ def _as_integer(scale: float) -> float:
 
 
 def _spelling_of_row(row: AtenRow) -> Callable[[Any, Shape], Layer]:
+    """Return a spelling of an op as the layer that a row of porter.formats.torch_export.plain says."""
     return lambda op, shape: Layer(row.kind, row.write(op))
 
 
@@ -313,7 +314,9 @@ WINDOWED.
 
 
 def _conv(op: ops.Conv, channels: int, realisation: Realisation) -> Layer:
-    """Return a Conv2d with the pads of the realisation."""
+    """Return a Conv2d that reads `channels` channels, with the native pads of the realisation, the way in
+    which the plan makes the pads that the op has; others are a layer in front.
+    """
     channels_in_out: dict[str, PlainValue] = {"in_channels": channels, "out_channels": op.filters}
     dilation = {"dilation": pair(op.window.dilation)}
     arguments = {**channels_in_out, **_window(op.window), **_padding(realisation), **dilation}
@@ -321,7 +324,9 @@ def _conv(op: ops.Conv, channels: int, realisation: Realisation) -> Layer:
 
 
 def _max_pool(op: ops.MaxPool, channels: int, realisation: Realisation) -> Layer:
-    """Return a MaxPool2d with the pads and the rounding of the realisation."""
+    """Return a MaxPool2d with the pads and the rounding of the realisation. `channels` is unused; all
+    windowed spellings have these parameters.
+    """
     dilation = {"dilation": pair(op.window.dilation)}
     return Layer(
         "MaxPool2d", {**_window(op.window), **_padding(realisation), **dilation, **_ceil_mode(realisation)}
@@ -329,7 +334,10 @@ def _max_pool(op: ops.MaxPool, channels: int, realisation: Realisation) -> Layer
 
 
 def _avg_pool(op: ops.AvgPool, channels: int, realisation: Realisation) -> Layer:
-    """Return an AvgPool2d, or one of porter's own where torch cannot count the cells of the average."""
+    """Return an AvgPool2d, or one of porter's own where torch cannot count the cells of the average
+    (`realisation.counted`): SameAvgPool2d for pads by a rule, PaddedAvgPool2d for pads in numbers. `channels`
+    is unused.
+    """
     front, window = realisation.front, _window(op.window)
     # torch would count all pads of a layer in front, or none of its own.
     if realisation.counted is not None and front is not None:

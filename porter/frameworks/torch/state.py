@@ -12,9 +12,8 @@ from porter.graph import Dense, Graph, channels_of, tensor_shapes
 
 
 def state_arrays(graph: Graph, tensors: Tensors) -> dict[str, Array]:
-    """Return the state_dict by key, in the types of `tensors`.
-
-    Tensors that torch's layers have and the source lacks are filled in, see `fillings`.
+    """Return the state_dict of a port: arrays by key, in the types of `tensors`. Tensors that torch's layers
+    have and the source lacks are filled in, see `fillings`.
 
     Raises:
         MappingError: a tensor is missing or has another shape than the graph needs.

@@ -146,6 +146,7 @@ def trace(module: nnx.Module, input_shapes: Mapping[str, Shape]) -> Traced:
     traced = Traced()
 
     def call(values: Sequence[Any], *inputs: Any) -> Any:
+        """Call the module with these numbers in its variables, and return its outputs as a list."""
         variables = [
             (path, leaf.replace(value) if isinstance(leaf, nnx.Variable) else value)
             for (path, leaf), value in zip(flat, values, strict=True)
@@ -248,11 +249,13 @@ def _split_at(values: Sequence[Any], place: int) -> tuple[Sequence[Any], Sequenc
 
 
 def _is_real(dtype: Any) -> bool:
+    """Say whether a type is of floating-point numbers."""
     return bool(jnp.issubdtype(dtype, jnp.floating))
 
 
 def merge(traces: Sequence[Traced]) -> Traced:
-    """Merge traces of one module at several sizes into one, whose sizes are open where they differ.
+    """Merge traces of one module at several sizes into one, in which a size, a parameter of an operation or a
+    constant that differs between them is a PerTrace.
 
     Raises:
         ValueError: the module computes something else at one of the sizes.
@@ -305,6 +308,7 @@ def compile_traced(traced: Traced, names: Collection[str], dtype: Dtype) -> Call
     )
 
     def run(images_and_further: Sequence[Array]) -> dict[str, Array]:
+        """Return the values by name for a batch of each input, of maps N×H×W×C."""
         inputs = dict(zip(traced.inputs, images_and_further, strict=True))
         with jax.enable_x64(True), jax.default_matmul_precision("highest"):
             arrays = {
@@ -335,13 +339,17 @@ def compile_module(module: nnx.Module) -> Callable[..., tuple[Array, ...]]:
 def _compute_values(
     traced: Traced, inputs: Mapping[str, Any], names: Collection[str], dtype: Dtype
 ) -> dict[str, Any]:
-    """Compute each operation in `dtype`, and return the values of these names; any other is dropped after its
-    last use.
+    """Compute each traced operation in `dtype`, one after the other, and return the values of these names;
+    any other is dropped after its last use.
+
+    Args:
+        inputs: the values of the inputs and variables, by name.
     """
     values = {**inputs, **{name: _cast_floats(each, dtype) for name, each in traced.constants.items()}}
     unread = last_uses(((*each.inputs, *each.outputs) for each in traced.operations), names)
     for operation, unread_names in zip(traced.operations, unread, strict=True):
         params = dict(_params_in_dtype(operation, dtype))
+        # JAX's own primitive, on these numbers.
         results = operation.primitive.bind(*(values[name] for name in operation.inputs), **params)
         values.update(
             zip(

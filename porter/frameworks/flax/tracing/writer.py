@@ -159,8 +159,9 @@ class Writer:
         return self.traced.constants.get(name)
 
     def broadcastable_value(self, name: str) -> str:
-        """Return the model's value for a traced one. It may have one cell where the traced one repeats it,
-        and axes of one cell that a sum has left out.
+        """Return the model's value for a traced one: a constant is added at its first use. The value may have
+        one cell where the traced one repeats it, and axes of one cell that a sum has left out. Raise
+        NotImplementedError for a constant that differs between the traced sizes.
         """
         if name not in self.model_values:
             if name in self.traced.variables:
@@ -251,7 +252,8 @@ class Writer:
         return self.traced.shapes[name]
 
     def add_sizes(self, sizes: Sequence[Any], before: Shape = ()) -> str:
-        """Add sizes as a value of the model, and return its name.
+        """Add sizes as a vector of the model, and return its name: a constant where all are known, or 0 and
+        -1 say them, otherwise a Concat with sizes that are taken from other values.
 
         Args:
             before: the shape of the value that a Reshape takes, in which a size that stays is 0 and one may

@@ -21,8 +21,8 @@ _RUN_IN = ("float32", "float64")
 
 
 class GraphRunner:
-    """Evaluates ops of one graph on the CPU, each as the graph states it: TensorFlow's rewriting of graphs is
-    off.
+    """Runs one graph on the CPU and returns values of its ops by name. Each op is run as the graph states it:
+    TensorFlow's rewriting of graphs is off.
 
     Attributes:
         values: the names of values, to the ops that give them first or `op:place`.

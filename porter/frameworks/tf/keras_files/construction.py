@@ -62,6 +62,7 @@ def _limit_parts(tensors: int, where: str) -> Iterator[None]:
         """Return a property of Keras's policy that counts how often it is read."""
 
         def get(self: Any) -> Any:
+            """Return the type that the policy states, and refuse the first read too many."""
             nonlocal left
             left -= 1
             if left < 0:

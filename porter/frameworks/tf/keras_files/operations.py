@@ -141,6 +141,7 @@ def _keras_function(
     """
 
     def run(operands: list[Any], stated: OperationSettings) -> Any:
+        """Call the function on the operands, with those of the settings that the file states."""
         names = {**{setting: setting for setting in settings}, **renamed}
         arguments = {
             keras_name: expect_plain(stated[stated_name])

@@ -52,6 +52,7 @@ def _keep_axes(op: Any) -> Mapping[str, Any]:
 
 
 def _norm_config(op: Any) -> Mapping[str, Any]:
+    """Return the arguments of a norm's layer over the last axis, the channels."""
     return {"axis": -1, "epsilon": op.epsilon, "scale": op.scale, "center": op.center}
 
 
@@ -63,10 +64,12 @@ def _rms_norm(node: KerasNode[ops.RmsNorm]) -> CallValue:
 
 
 def _activation(function: str, node: KerasNode[Op]) -> CallValue:
+    """State an Activation layer of the function of this name."""
     return node.layer("Activation", activation=function)
 
 
 def _merge_layer(kind: str, node: KerasNode[Op]) -> CallValue:
+    """State a layer of the class `kind` that merges all values of the node."""
     return node.layer(kind, node.inputs)
 
 

@@ -161,6 +161,7 @@ class KerasNode(Generic[OpT]):
         return self.maker.spatial(kind, self.name, self.value if value is None else value, **config)
 
     def operation(self, function: str, *arguments: Any, **options: Any) -> CallValue:
+        """State an operation of the node's name, and return its value; see CallMaker.operation."""
         return self.maker.operation(function, self.name, *arguments, **options)
 
     def step(self, ending: str, function: str, *arguments: Any, **options: Any) -> CallValue:

@@ -36,8 +36,9 @@ finds one size.
 def state_windowed(
     node: KerasNode[Conv | MaxPool | AvgPool], kind: str, realisation: Realisation
 ) -> CallValue:
-    """State the layers of a windowed node and return its value (N×H×W×C); a layer of the class `kind` holds
-    its weights.
+    """State the layers of a windowed node, whose pads are made as its realisation says, and return its value
+    (N×H×W×C). A pad stands in front, an average is divided by the share that counts, and a stride may be
+    taken behind. A layer of the class `kind` holds its weights.
 
     Raises:
         PaddingError: Keras has no layers for the realisation.
@@ -63,6 +64,7 @@ def state_windowed(
         config["pool_size"] = window.kernel
     pads = (0, 0, 0, 0) if front is None else front.pads
     padded = _pad_if_any(node, node.value, pads, 0.0 if front is None else front.fill, pad_name(node.name))
+    # Keras has no dilated pools.
     if realisation.by_cell:
         return _dilated_max_pool(node, window, padded)
     result = node.spatial(kind, padded, **config)
