@@ -146,8 +146,8 @@ class PortEngine(Engine, Protocol):
     def run(
         self, model: Any, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT
     ) -> dict[str, Array]:
-        """Run the model on a batch N×C×H×W and return its values at `taps` (paths of the plan's graph); maps
-        are N×C×H×W in every framework.
+        """Run the model on a batch N×C×H×W and return by path its values at `taps`, the paths of nodes of the
+        plan's graph; maps are N×C×H×W in every framework.
 
         Args:
             cut: as in `run_reference`; its paths are among the taps, and none is left out in float64.

@@ -63,8 +63,8 @@ class GivenModels(Protocol):
         layers: Mapping[str, Sequence[str]],
         arrays: Collection[str | int],
     ) -> Shown:
-        """Run a prepared model on a batch for each input, maps as N×C×H×W, and return its outputs and the
-        values of these layers.
+        """Run a prepared model on a batch for each input, maps as N×C×H×W, and return its outputs and by path
+        the values of those `layers` that the model has.
 
         Args:
             layers: by path, names that the layer may have. The first counts that is a layer without layers of

@@ -49,7 +49,9 @@ class CodePorts:
     names: Callable[[Graph], Mapping[str, str]] = lambda graph: {}
 
     def places(self, plan: Plan) -> dict[str, ModulePlace]:
-        """Return where the layer of each node stands in the module, by the node's path."""
+        """Return where the layer of each node stands in the module, by the node's path; a further call of a
+        layer has the place of the first, and nodes without a layer of their own are left out.
+        """
         names = self.names(plan.lowered)
         named = with_names(plan, names)
         tree = make_tree(named.lowered, self.spellings.steps(named), self.language)

@@ -68,8 +68,9 @@ class Spellings:
     pad: Callable[[Front, Site, str], Layer]
 
     def steps(self, plan: Plan) -> list[LayerStep]:
-        """Return the layers of a plan in the order of its graph. Each pad layer is a step of its own, before
-        its node's, with the reason as its comment; where a layer corrects an average, the comment is its own.
+        """Return the layers of a plan in the order of its graph. Each pad layer is a step of its own before
+        its node's, with the reason for it as its comment. Where a layer itself corrects an average, the layer
+        has that comment.
 
         Raises:
             PaddingError: the plan was made for another framework.

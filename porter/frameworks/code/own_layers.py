@@ -21,8 +21,11 @@ def definitions(package: str, *names: str) -> dict[str, str]:
 
 
 def needed_definitions(body: str, known: dict[str, str]) -> str:
-    """Return the text of those of `known` that `body`, or another of them, calls or hands on, in their
-    order.
+    """Return the text of those definitions in `known` that `body`, or another of them, calls or hands on, in
+    their order.
+
+    Args:
+        known: the text of classes and functions, by name; each uses only those before it.
     """
     names: list[str] = []
     # Backwards, because a definition uses only those before it: `names` has the texts that are needed so far.

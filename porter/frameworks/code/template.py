@@ -185,7 +185,9 @@ def _make_alternatives(
 def _make_alternative(
     kind: str, parts: Mapping[int, Part], classes: ClassUses, functions: Collection[str]
 ) -> Alternative:
-    """Return a part of one class: its arguments in each use, or its own parts."""
+    """Return what a part is in the uses that have it as the class `kind`: a chain or row with its own parts,
+    or a layer or block with its arguments in each use.
+    """
     at = tuple(parts)
     if kind in (CHAIN, ROW):
         bodies = {use: chain for use, part in parts.items() if (chain := _chain_of(part)) is not None}

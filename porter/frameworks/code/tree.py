@@ -270,8 +270,9 @@ class _Nesting:
         return isinstance(content, Layer) and content.kind not in self.language.with_tensors
 
     def _called_container(self, path: str, steps: Sequence[LayerStep]) -> str | None:
-        """Return the container whose module `steps`, those of the container `path`, are a call of: its own
-        where none of its layers is called elsewhere; None where only parts of it are.
+        """Return the container whose module the container `path`, which has the steps `steps`, is a call of:
+        itself where none of its layers is called elsewhere, or where it has the first calls; None where only
+        parts of it are called elsewhere, or where the calls read or give other values.
         """
         within = {step.path for step in steps}
         groups = [self.calls[inner] for inner in within if inner in self.calls]

@@ -143,10 +143,11 @@ def build_model(plan: Plan, tensors: Tensors, dtype: Dtype, device: str) -> Grap
 def run_model(
     model: GraphModule, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT
 ) -> dict[str, Array]:
-    """Run the module on a batch N×C×H×W and return its values at the nodes `taps`; maps are N×C×H×W.
+    """Run the module on a batch N×C×H×W and return by path its values at `taps`, the paths of nodes; maps are
+    N×C×H×W.
 
     Args:
-        cut: see porter.frameworks.PortEngine.run.
+        cut: by path, what is read in place of the value; see porter.frameworks.PortEngine.run.
 
     Raises:
         UsageError: a tap is not a node of the model, or the batch does not fit its input.

@@ -101,8 +101,8 @@ def show(
 
 
 def _compile(model: _Prepared, inputs: Sequence[Array], layers: Mapping[str, Sequence[str]]) -> _Program:
-    """Compile the program of a module for inputs of these shapes, which also gives the values of the layers
-    asked for.
+    """Compile and return the program of a module for inputs of these shapes, which also gives the values of
+    those `layers` that the trace has.
     """
     from porter.frameworks.flax.tracing.trace import compile_traced, input_names, trace
 

@@ -94,8 +94,8 @@ class SymbolMaker(Maker):
         return self.add("null", name)
 
     def tensors_of(self, path: str, name: str, *roles: str) -> list[str]:
-        """Add variables for a path's tensors of these roles, and return their names; see
-        porter.frameworks.spelled.LayerMaker.
+        """Add variables for the tensors of a path of these roles, under the layer's `name`, and return their
+        names, without those that its op lacks; see porter.frameworks.spelled.LayerMaker.
         """
         shapes = self.tensors.get(path, {})
         return [

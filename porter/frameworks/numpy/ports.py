@@ -76,11 +76,11 @@ def make_port_model(
 
 
 def run(model: PortModel, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT) -> dict[str, Array]:
-    """Run the model on a batch N×C×H×W and return its values at `taps` (paths of the plan's graph); maps are
-    N×C×H×W.
+    """Run the model on a batch N×C×H×W and return by path its values at `taps`, paths of the plan's graph;
+    maps are N×C×H×W.
 
     Args:
-        cut: see porter.frameworks.PortEngine.run.
+        cut: by path, what is read in place of the value; see porter.frameworks.PortEngine.run.
 
     Raises:
         UsageError: the batch does not fit the model's input, or there is no such path.

@@ -84,8 +84,8 @@ def _make_session(
 
 
 def _run_freeing_values(evaluator: Any, inputs: NamedArrays, cut: NamedArrays) -> list[Array]:
-    """Run as the evaluator's own `run` does, but hold each value only until its last use: its own holds all
-    until the end.
+    """Run a model and return its outputs, as the evaluator's own `run` does, but hold each value only until
+    its last use: its own holds all until the end.
 
     Args:
         cut: by name, what is read in place of a value.

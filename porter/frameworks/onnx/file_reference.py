@@ -78,7 +78,8 @@ class OnnxRunner:
     _sessions: dict[tuple[str, ...], Session] = field(default_factory=dict)
 
     def __call__(self, batch: Array, taps: tuple[str, ...], cut: NamedArrays = UNCUT) -> dict[str, Array]:
-        """Run the model on a batch N×C×H×W and return its values by tap, as the model gives them.
+        """Run the model on a batch N×C×H×W and return its values by tap, the name that a value has in the
+        model, with the axes that the model gives them.
 
         A model of a fixed batch gets the images in parts of that many; the last image is repeated where they
         do not suffice.

@@ -112,7 +112,9 @@ def _size_or_letter(size: int | None, letter: str) -> int | str:
 def _make_nodes(
     plan: Plan, names: Mapping[str, Mapping[str, str]], value_shapes: Mapping[str, Shape], kind: np.dtype[Any]
 ) -> NodeMaker:
-    """Make the nodes of a plan and their constants."""
+    """Make the nodes of a plan and their constants, and return their maker. `names` are those of the stored
+    tensors by path and role, `kind` the number type.
+    """
     used_names = Names({*value_shapes, *(name for roles in names.values() for name in roles.values())})
     maker = NodeMaker(kind, names, value_shapes, used_names)
     for node in plan.lowered.nodes:

@@ -109,8 +109,8 @@ def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device
 
 
 def run(model: OnnxModel, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT) -> dict[str, Array]:
-    """Run the model on a batch N×C×H×W and return its values at `taps` (paths of the plan's graph); maps are
-    N×C×H×W.
+    """Run the model on a batch N×C×H×W and return by path its values at `taps`, paths of the plan's graph;
+    maps are N×C×H×W. In float64, `cut` has by path what is read in place of values.
     """
     return model.values(batch, taps, cut)
 

@@ -343,8 +343,8 @@ def counted_layers(
 
 
 def _depths(graph: Graph, depthwise_halves: Collection[str]) -> dict[str, int]:
-    """Return how many layers lie between each node and the output. The depthwise half of a separable
-    convolution is one layer with the node after it.
+    """Return how many layers lie between each node and the output, the longest way; nodes that do not lead
+    there are left out. The depthwise half of a separable convolution is one layer with the node after it.
     """
     depths: dict[str, int] = {graph.output: 0}
     # From the output on; what does not lead to it has no depth.

@@ -133,8 +133,8 @@ def run_as_it_is(
 
 
 def inputs_of(model: Any) -> Any:
-    """Return Keras's symbolic inputs of a built model, in its own structure; those of a model that is only
-    code have the shapes of its first call. None where nothing says them.
+    """Return Keras's symbolic inputs of a built model, in its own structure, such as a list or a dict; those
+    of a model that is only code have the shapes of its first call. Return None where nothing says them.
     """
     if inputs := getattr(model, "inputs", None):
         return getattr(model, "_inputs_struct", inputs[0])  # a Sequential has one

@@ -119,8 +119,8 @@ class Runner:
     def _function(
         self, names: tuple[str, ...], cut: Mapping[int, Array] = MappingProxyType({})
     ) -> Callable[[Any], dict[str, Any]]:
-        """Return the function from inputs to the values of these names, compiled where a grouped convolution
-        needs it.
+        """Return the function from the list of inputs to the values of these names, compiled where a grouped
+        convolution needs it.
 
         Args:
             cut: arrays that layers read in place of values, by the ids of Keras's symbolic values.
@@ -206,11 +206,11 @@ def usual_size_of(model: Any) -> tuple[int, int] | None:
 
 
 def run(model: Any, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT) -> dict[str, Array]:
-    """Run a model that `build` made on a batch N×C×H×W and return its values at `taps` (paths of the graph);
-    maps are N×C×H×W.
+    """Run a model that `build` made on a batch N×C×H×W and return by path its values at `taps`, paths of the
+    graph; maps are N×C×H×W.
 
     Args:
-        cut: see porter.frameworks.PortEngine.run.
+        cut: by path, what is read in place of the value; see porter.frameworks.PortEngine.run.
 
     Raises:
         UsageError: the model lacks a tap, or the batch does not fit its input.
@@ -227,7 +227,7 @@ def run_reference(
 
     Args:
         taps: path to the reference's layer name; layers that it lacks are left out.
-        cut: see porter.frameworks.Engine.run_reference.
+        cut: by path, what is read in place of the value; see porter.frameworks.Engine.run_reference.
 
     Raises:
         UsageError: the batch does not fit the model's input.

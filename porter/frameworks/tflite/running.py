@@ -116,7 +116,9 @@ class LiteModel:
         }
 
     def _values_cut(self, batches: Sequence[Array], cut: NamedArrays) -> dict[str, Array]:
-        """Run the file with some values cut off. Return all values that it keeps, each as the file has it."""
+        """Run the file with some values cut off: what reads one of them reads the array in `cut` instead.
+        Return by path all values that it keeps, with the axes that the file has.
+        """
         replacements = {
             self._kept_tensors[path]: value for path, value in cut.items() if path in self._kept_tensors
         }
@@ -243,7 +245,8 @@ def _run(
     batches: Sequence[Array],
     others: Mapping[int, Array] = MappingProxyType({}),
 ) -> None:
-    """Run the interpreter on batches of its inputs, whose sizes it takes over.
+    """Run the interpreter on batches of the inputs `names`, whose sizes it takes over; its tensors then hold
+    the values. Raise CheckFailed where the file does not run.
 
     Args:
         others: further inputs, by their tensors.

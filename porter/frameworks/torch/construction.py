@@ -42,7 +42,7 @@ def build_for_file(tensors: NamedArrays, build: Callable[[], nn.Module], where: 
 
 
 def build_filled(tensors: NamedArrays, build: Callable[[], nn.Module], where: str) -> nn.Module:
-    """Build the module in eval mode and load a file's tensors into it: all of them, by its own names.
+    """Build the module in eval mode, load all of a file's tensors into it by their own names, and return it.
 
     Raises:
         UsageError: the two do not cover each other, with the names.

@@ -158,7 +158,8 @@ def _compile(model: nn.Module) -> tuple[Any, tuple[type[Exception], ...]]:
 
 
 def _expect_same(compiled: torch.Tensor, plain: torch.Tensor, exact: torch.Tensor) -> None:
-    """Expect that a compiled model rounds about as the model itself does: a compiler has faults of its own.
+    """Expect that a compiled model rounds about as the model itself does, by its logits; a compiler has
+    faults of its own. Raise UsageError where it is further from the exact ones.
 
     Args:
         compiled, plain: the logits of both, in the run's precision.
@@ -200,7 +201,9 @@ def _divisor_mean_std(protocol: Preprocess) -> tuple[tuple[float, ...], tuple[fl
 
 
 def _run_to_tap(model: Any, images: torch.Tensor, tap: str | None) -> torch.Tensor:
-    """Run the model and return its output, or that of the module within it that `tap` names."""
+    """Run the model and return its output, or if there is a tap, the name of a module within it, the first
+    output of that module.
+    """
     if tap is None:
         output: torch.Tensor = model(images)
         return output

@@ -27,7 +27,7 @@ def run_model(
     maps are N×C×H×W.
 
     Args:
-        cut: see porter.frameworks.PortEngine.run.
+        cut: by path, what is read in place of the value; see porter.frameworks.PortEngine.run.
 
     Raises:
         UsageError: a tap is not a node of the model.
@@ -82,8 +82,8 @@ def _capture(
 def record(
     model: nn.Module, batches: Sequence[Array], modules: Mapping[str, str], cut: NamedArrays = UNCUT
 ) -> tuple[Any, dict[str, list[torch.Tensor]]]:
-    """Run `model` in its own dtype and on its own device. Return what it returns, and by path the tensors
-    that each call of a module gave.
+    """Run `model` in its own dtype and on its own device, without gradients. Return what it returns, and by
+    path the tensors that a module gave at each of its calls, in order.
 
     Args:
         batches: a batch for each input.

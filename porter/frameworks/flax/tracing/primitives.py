@@ -335,8 +335,11 @@ def _reverse(writer: Writer, operation: JaxEquation) -> str:
 
 
 def _pad(writer: Writer, operation: JaxEquation) -> str | None:
-    """Write a pad at the ends of axes; None for cells between others, and for open amounts or numbers."""
+    """Write a pad at the ends of axes with a known number; None for cells between others, and for amounts or
+    numbers that are open.
+    """
     config, fill = operation.params["padding_config"], writer.constant(operation.inputs[1])
+    # In a padding_config: cells before, behind, and between the cells of each axis.
     ends = [each for first, last, _ in config for each in (first, last)]
     if is_open(fill) or any(inner for _, _, inner in config) or has_open(ends):
         return None

@@ -122,8 +122,8 @@ def in_dtype(
 
 
 def _expect_inference(node: Any, fused: Mapping[str, Any]) -> None:
-    """Refuse a fused norm that normalises by its own batch, and a node that reads a norm's batch
-    statistics.
+    """Refuse a fused norm that normalises by its own batch, and a node that reads the batch statistics of
+    one, by CannotRun. `fused` has the fused norms by name.
     """
     # The default of is_training is True (core/ops/nn_ops.cc).
     if node.name in fused and ("is_training" not in node.attr or node.attr["is_training"].b):

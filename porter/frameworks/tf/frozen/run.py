@@ -168,8 +168,8 @@ def _output_name(source: str) -> str:
 
 
 def _cut_graph(graph: Any, values: Mapping[str, str], kinds: Mapping[str, Any]) -> tuple[Any, dict[str, str]]:
-    """Replace values of a GraphDef by placeholders, which all ops that read them read instead. Return the new
-    graph and the placeholders' names by the values' names.
+    """Return a copy of a GraphDef in which all ops that read some values read placeholders instead, and the
+    placeholders' names by the values' names.
 
     Args:
         values: by name, `op` or `op:place`.

@@ -262,8 +262,9 @@ class _Builder:
         return f"{name} ({operation or call.kind:.60}) is not on porter's list of layers that are run"
 
     def _call(self, named: NamedCall, inputs: list[Any]) -> Any:
-        """Run a call and return its value, which is noted under the names by which taps find it; None if its
-        activation is not on the list.
+        """Run a call and return its value; None if its activation is not on the list. The value is noted
+        before and after the activation, under the names (taps) by which a comparison asks for it. Raise
+        CannotRun where Keras does not take the layer.
         """
         try:
             result = self._result_in_layout(named, self._cast_inputs(named.call, inputs))

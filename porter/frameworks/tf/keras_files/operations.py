@@ -136,8 +136,8 @@ def expect_plain(value: Any) -> Any:
 def _keras_function(
     name: str, *settings: str, **renamed: str
 ) -> Callable[[list[Any], OperationSettings], Any]:
-    """Return a function that calls the one of this name in keras.ops with these settings; `renamed` has
-    Keras's names of those that files call otherwise.
+    """Return a function of operands and stated settings that calls the one of this name in keras.ops, with
+    those of `settings` that are stated; `renamed` has Keras's names of settings that files call otherwise.
     """
 
     def run(operands: list[Any], stated: OperationSettings) -> Any:

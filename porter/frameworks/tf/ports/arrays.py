@@ -129,7 +129,9 @@ def _add_array(node: KerasNode[ops.OfArray]) -> CallValue:
 
 
 def _times_array(node: KerasNode[Op], sizes: Sequence[int], value: CallValue) -> CallValue:
-    """State the product of a value and a trained array of these sizes, to which the value is stretched."""
+    """State the product of a value and a trained array of these sizes, which an EinsumDense holds, and return
+    its value. Where the array is larger than an axis of one cell, that axis of the value is repeated first.
+    """
     sizes = [sizes[axis] for axis in CHANNELS_LAST] if node.of_map else sizes
     for axis, (size, own_size) in enumerate(zip(sizes, value.shape[1:], strict=True), 1):
         if size not in (1, own_size):
