@@ -120,6 +120,7 @@ class CaffeMaker(Maker):
             if parameter_text
             else ""
         )
+        # Blobs have no names of their own in the file: `conv1/0` is the first of layer conv1.
         named_blobs = {f"{name}/{index}": blob for index, blob in enumerate(blobs)}
         self.layers.append(
             WrittenLayer(

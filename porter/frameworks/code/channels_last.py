@@ -77,6 +77,7 @@ def size_checks(plan: Plan, names: Mapping[str, str]) -> list[str]:
     lines = []
     for path, shape in taken_shapes(plan).items():
         x = names[path]
+        # A map of a fixed size; one of open size is not checked.
         if is_map(shape) and None not in shape:
             _, rows, columns = shape
             lines += [

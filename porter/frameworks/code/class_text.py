@@ -162,6 +162,7 @@ class _BodyWriter:
         self.body = Code(depth=2)
         for product, local in products.items():
             self.body.line(f"{local} = {product}")
+        # Only a module that is used once has loops over its parts: their arguments are numbers.
         single = template.uses == 1
         root_runs = find_runs(template.parts, known.classes, template.outputs) if single else []
         self.runs = list(root_runs)
@@ -176,6 +177,7 @@ class _BodyWriter:
                 self._write_containers(part.name, containers)
             if run is None:
                 self._write_part(part, single)
+            # A run of parts is written as one loop, where its first part stands.
             elif run.names[0] == part.name:
                 run.write(self.body, Owner(known.language, "self"), self._call_own_class)
             for number, edge in enumerate(part.inputs):

@@ -89,6 +89,7 @@ class Spellings:
                 except PaddingError as error:
                     raise error.at(node.path) from None
                 why = realisation.why.replace("the destination", self.framework)
+                # The layer itself counts the pads, so no pad layer stands before it.
                 if realisation.counted is not None:
                     layer = replace(layer, why=why)
                 elif realisation.front is not None and node.op.site is not None:

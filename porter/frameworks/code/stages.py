@@ -113,6 +113,7 @@ def _argument_text(
         (0, "first", first, slice(1, None)),
         (-1, "last", last, slice(None, -1)),
     ):
+        # A row of one part has no others.
         if all(len(set(row[others])) <= 1 for row in values):
             usual = express(
                 arguments,

@@ -78,6 +78,7 @@ def _shape_with_heads(graph: Graph, node: Node, role: str) -> tuple[int, ...] | 
         return None
     units, features = node.op.units, channels_of(graph)[node.source]
     source = graph.by_path.get(node.source)
+    # The layer behind an attention, whose bias has no heads.
     if source is not None and isinstance(source.op, Attention):
         return (source.op.heads, features // source.op.heads, units) if role == "kernel" else None
     heads = next(

@@ -317,6 +317,7 @@ class NetDestination(ABC, Generic[M]):
             message = f"the port's model cannot be read: {first_line(error)}"
             raise FileError(message, where=folder, next="convert again") from None
         if stored_parts != expected_parts:
+            # The first part that differs names the layer in the message.
             name_of_different = next(
                 (
                     name

@@ -84,6 +84,7 @@ def make_model(plan: Plan, tensors: Tensors, dtype: Dtype) -> ModelParts:
         ],
         [onnx.numpy_helper.from_array(array, name) for name, array in maker.constants.items()],
     )
+    # The port's tensors: shapes and types, without content.
     for name, array in stored.items():
         graph_proto.initializer.add(name=name, dims=array.shape, data_type=element_type)
     proto = onnx.helper.make_model(

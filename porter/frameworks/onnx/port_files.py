@@ -53,6 +53,7 @@ def write(
     proto = model.proto
     proto.producer_name, proto.producer_version = "porter", __version__
     import_onnx().helper.set_model_props(proto, dict(about))
+    # One protobuf message is too small for them.
     has_data_file = sum(array.nbytes for array in model.tensors.values()) > MAX_BYTES
     if has_data_file:
         _write_data_file(folder / DATA_FILE, model)

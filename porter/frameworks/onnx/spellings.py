@@ -292,6 +292,7 @@ def _resize(node: OnnxSpelled[ops.Resize | ops.ResizeLike]) -> None:
     if op.mode == "nearest":
         attributes["nearest_mode"] = op.rounding
     if isinstance(op, ops.ResizeLike):
+        # rows and columns of the other map
         sizes = node.step("size", "Shape", *like, start=2)
         node.result("Resize", source, "", "", sizes, **attributes)
         return

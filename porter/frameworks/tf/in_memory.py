@@ -53,6 +53,7 @@ def save(model: Any, folder: Path, example: Sequence[Any], size: Size | None) ->
     try:
         with _forgetting_calls(model):
             _with_stated_layers(keras, model, size).save(path)
+    # Layers that do not state enough: the traced graph needs no statements.
     except _REFUSED as error:
         try:
             return save_traced()

@@ -148,11 +148,13 @@ def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
                 raise MappingError(
                     f"expected a 1x1 kernel for a dense node, got {array.shape}", where=node.path
                 )
+            # features x units, of the only cell
             array = array[0, 0]
         return array.T
     is_one_cell = isinstance(node.op, ops.Conv) and node.op.window.kernel == (1, 1)
     if _expect_rank(node, role, array, (2, 4) if is_one_cell else (4,)).ndim == 2:
         return array.T
+    # Filter c * multiplier + m is filter m of channel c.
     if is_depthwise(graph, node) and array.shape[2] != 1:
         rows, columns, channels, multiplier = array.shape
         return array.transpose(2, 3, 0, 1).reshape(channels * multiplier, 1, rows, columns)
@@ -190,6 +192,7 @@ def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
     if isinstance(node.op, ops.ConvTranspose):
         return _block_diagonal(node.op, _expect_rank(node, role, array, (4,)))
     if isinstance(node.op, ops.Dense):
+        # A layer that is a 1x1 convolution, or a dense one.
         return array.transpose(2, 3, 1, 0) if array.ndim == 4 else _expect_rank(node, role, array, (2,)).T
     _expect_rank(node, role, array, (4,))
     if keras_class(graph, node) == "DepthwiseConv2D":

@@ -136,6 +136,7 @@ class _Axis:
         do, a, one = self._do, self.op.a, self._number(1)
         if self.op.mode == "linear":
             return [rest, t]
+        # The factors of the cubic polynomials, highest power first, for distances below 1 and from 1 to 2.
         inner, outer = (a + 2, -a - 3, 0.0, 1.0), (a, -5 * a, 8 * a, -4 * a)
 
         def share(factors: Sequence[float], distance: Any) -> Any:

@@ -102,6 +102,7 @@ class LiteModel:
                 inputs, {path: np.moveaxis(cut[path], 1, -1) if path in maps else cut[path] for path in cut}
             )
         else:
+            # Outputs of the file as people run it; others need an interpreter that keeps all values.
             values = dict(zip(graph.outputs, self._outputs(inputs), strict=True))
             if any(path not in values for path in paths):
                 _run(self._keeping_interpreter, input_names(graph), inputs)

@@ -271,6 +271,7 @@ def _run_once(
         raise UsageError(
             reason, where=name, next="call model.float(), and leave casts to half precision out of its code"
         ) from None
+    # Anything else is made a tuple of different tensors before the export.
     is_plain = isinstance(returned, torch.Tensor) or (
         type(returned) is tuple
         and all(isinstance(each, torch.Tensor) for each in returned)

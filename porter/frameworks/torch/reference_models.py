@@ -53,6 +53,7 @@ def _load(model: nn.Module, checkpoint: Checkpoint | None) -> str:
         for first_names, second_names in ((wanted, given), (given, wanted))
     )
     if missing or unexpected:
+        # One name is enough for the words, the first of both by the alphabet.
         first = min(missing | unexpected)
         holder = "the file" if first in missing else "its state_dict"
         return f"with the weights that the code gives it, because {holder} has no '{first}'"

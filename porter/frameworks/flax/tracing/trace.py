@@ -154,6 +154,7 @@ def trace(module: nnx.Module, input_shapes: Mapping[str, Shape]) -> Traced:
         return jax.tree.leaves(nnx.merge(graph, nnx.from_flat_state(variables))(*inputs))
 
     with jax.enable_x64(True):
+        # Traced with shapes only: nothing is computed.
         values = [array_of(leaf) for _, leaf in flat]
         abstract_values = [
             _abstract_array(each.shape, jnp.float64 if _is_real(each.dtype) else each.dtype)
@@ -167,6 +168,7 @@ def trace(module: nnx.Module, input_shapes: Mapping[str, Shape]) -> Traced:
         traced.inputs = tuple(input_shapes)
         traced.shapes = {name: value.shape for name, value in traced.variables.items()} | dict(input_shapes)
         traced.outputs = tuple(_add_equations(traced, closed.jaxpr, closed.consts, (*names, *input_shapes)))
+    # Only what the outputs are computed from stays.
     inputs_of = {name: each.inputs for each in traced.operations for name in each.outputs}
     needed = upstream(traced.outputs, lambda name: inputs_of.get(name, ()))
     traced.operations = [each for each in traced.operations if not needed.isdisjoint(each.outputs)]
@@ -200,6 +202,7 @@ def _add_equations(traced: Traced, jaxpr: Any, constants: Sequence[Any], inputs:
             if kind in _CALLS
             else None
         )
+        # Longer scans, and other loops, stay single operations.
         if kind == "scan" and equation.params["length"] <= MAX_STEPS:
             body = _unroll_scan(equation)
         if body is not None:
@@ -211,6 +214,7 @@ def _add_equations(traced: Traced, jaxpr: Any, constants: Sequence[Any], inputs:
             and _is_real(equation.params["new_dtype"])
             and _is_real(equation.invars[0].aval.dtype)
         ):
+            # A cast between real types: its value is the operand.
             results = operands
             traced.rounding |= equation.params["new_dtype"].itemsize < 4
         else:
@@ -262,6 +266,7 @@ def merge(traces: Sequence[Traced]) -> Traced:
     """
     first, *others = traces
     for other in others:
+        # Names are counted for each primitive, so the same operations have the same names.
         has_same_operations = first.outputs == other.outputs and all(
             (operation.primitive, operation.inputs, operation.outputs)
             == (their_operation.primitive, their_operation.inputs, their_operation.outputs)

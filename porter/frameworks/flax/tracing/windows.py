@@ -55,6 +55,7 @@ def write_pool(writer: Writer, operation: JaxEquation, kind: str, **attributes: 
     params, source = operation.params, operation.source
     window, strides, pads = params["window_dimensions"], params["window_strides"], params["padding"]
     dilations = params["window_dilation"]
+    # Neither images nor channels may be pooled, and no zeros may lie between cells.
     of_batch_and_channels = (window[0], window[-1], strides[0], strides[-1])
     if (
         len(window) not in (3, 4)
@@ -114,6 +115,7 @@ def write_convolution(writer: Writer, operation: JaxEquation) -> str | None:
     params = operation.params
     spec, groups = params["dimension_numbers"], params["feature_group_count"]
     source, kernel = operation.inputs
+    # The specs say where batch, channels and cells, or filters, channels and cells, stand among the axes.
     shape = [writer.shape(kernel)[axis] for axis in spec.rhs_spec]
     sizes = [writer.shape(source)[axis] for axis in spec.lhs_spec[2:]]
     if params["batch_group_count"] != 1:
@@ -121,6 +123,7 @@ def write_convolution(writer: Writer, operation: JaxEquation) -> str | None:
     value = writer.add_transpose(source, spec.lhs_spec)
     weights = writer.add_node("Transpose", writer.full_value(kernel), perm=spec.rhs_spec)
     steps = {"kernel_shape": shape[2:], "dilations": params["rhs_dilation"], "group": groups}
+    # Zeros between the cells of the input make it a transposed convolution.
     if {*params["lhs_dilation"]} == {1}:
         pads_attributes = _pad_attributes(
             params["padding"], sizes, shape[2:], params["window_strides"], params["rhs_dilation"]

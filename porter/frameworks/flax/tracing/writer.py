@@ -181,6 +181,7 @@ class Writer:
         """
         if name in self.kept_axes:
             axes = self.add_integers(*self.kept_axes.pop(name))
+            # The reduction once more without these axes, or if it is none, a Squeeze.
             kind, source = self.reductions.get(self.model_values[name], ("", ""))
             value = (
                 self.add_node(kind, source, axes, keepdims=0)
@@ -265,8 +266,10 @@ class Writer:
             if not isinstance(size, PerTrace):
                 parts.append(size)
             elif index < len(before) and before[index] == size:
+                # The size of this axis stays.
                 parts.append(0)
             elif free:
+                # One open size follows from all others.
                 parts.append(-1)
                 free = False
             else:

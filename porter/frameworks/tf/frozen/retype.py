@@ -246,6 +246,7 @@ def _resize_in_parts(tensorflow: Any, node: Any, target: int) -> list[Any]:
             like = tensorflow.ones(tensorflow.concat([[1], size, [1]], 0), kind)
             output = resize_map(x, op, keras_do, "float64", like)
         tensorflow.identity(output, prefix)
+    # What the traced nodes read of placeholders, they read of the node's own inputs.
     placeholders = {f"{prefix}x": node.input[0], f"{prefix}size": node.input[1]}
     nodes = []
     for computed in graph.as_graph_def().node:

@@ -214,6 +214,7 @@ class _Builder:
         self._on_theano = flow.backend == "theano"
         self._maps_with_channels_first = order
         image = self.source if not as_stated else keras_do("cast", self.source, flow.type)
+        # The image as the file's first layer takes it.
         self._image = image if order == "last" else _move_axis(image, -1, 1)
         if order == "image":
             self.taps[IMAGE] = self._image

@@ -73,6 +73,7 @@ def _limit_parts(tensors: int, where: str) -> Iterator[None]:
         return property(get)
 
     attributes = ("variable_dtype", "compute_dtype")
+    # Only a class can hold a property, so Keras gets a class of policies that counts.
     policy = type("Counted", (keras.DTypePolicy,), {name: counting_property(name) for name in attributes})
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(policy("float32"))
