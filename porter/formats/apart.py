@@ -23,7 +23,9 @@ _EXPANSION = 4
 
 @dataclass(frozen=True)
 class Limits:
-    """What a process may take beside what its file's bytes allow: bytes of memory and of what it writes."""
+    """What a process may take beside what its file's bytes allow: seconds, bytes of memory and bytes of what
+    it writes.
+    """
 
     seconds: int = 6
     memory: int = 1 << 30

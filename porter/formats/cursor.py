@@ -25,16 +25,16 @@ class Cursor:
         return self.position - count
 
     def cut(self, count: int) -> bytes:
-        """Return the next bytes."""
+        """Return the next `count` bytes."""
         start = self.skip(count)
         return self.data[start : self.position]
 
     def number(self, kind: str) -> int:
-        """Return a whole number, of a type as `struct` writes it."""
+        """Return the next whole number, of a type as `struct` names it."""
         number: int = struct.unpack_from(f"<{kind}", self.data, self.skip(struct.calcsize(f"<{kind}")))[0]
         return number
 
     def array(self, kind: str, count: int) -> Array:
-        """Return numbers of a numpy type, without a copy."""
+        """Return the next `count` numbers of a numpy type, without a copy."""
         dtype = np.dtype(kind).newbyteorder("<")
         return np.frombuffer(self.data, dtype, count, self.skip(count * dtype.itemsize))

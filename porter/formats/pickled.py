@@ -148,13 +148,15 @@ class _PickleMachine:
         return FileError(message, where=self.where, next=self.vocabulary.next)
 
     def number(self, form: struct.Struct) -> Any:
-        """Read a number."""
+        """Read the number of a form of `struct`, and go on behind it."""
         (number,) = form.unpack_from(self.data, self.at)
         self.at += form.size
         return number
 
     def cut(self, length: int) -> bytes | None:
-        """Read the next bytes; return None if they are more than the format reads."""
+        """Read the next bytes; return None if they are more than the format reads. Raise EOFError where the
+        pickle ends before.
+        """
         start = self.at
         self.at = self.at + length
         if self.at > len(self.data):
@@ -171,7 +173,7 @@ class _PickleMachine:
         return self.data[start:end].decode()
 
     def pop_to_mark(self) -> list[Any]:
-        """Return the values above the last mark, which are taken off the stack."""
+        """Return the values above the last mark, and go back to the stack below it."""
         values = self.stack
         self.stack = self.below.pop()
         return values
@@ -188,6 +190,7 @@ class _PickleMachine:
 
 
 def _push_mark(machine: _PickleMachine) -> None:
+    """Put the stack aside, and begin a new one above it."""
     machine.below.append(machine.stack)
     machine.stack = []
 
@@ -212,6 +215,7 @@ def _read_text(length: struct.Struct, machine: _PickleMachine) -> None:
 
 
 def _read_bytes(length: struct.Struct, machine: _PickleMachine) -> None:
+    """Push bytes; those that are longer than the format reads become an object that nobody reads."""
     content = machine.cut(machine.number(length))
     machine.stack.append(PickledObject() if content is None else content)
 
@@ -243,6 +247,7 @@ def _get_memo(form: struct.Struct, machine: _PickleMachine) -> None:
 
 
 def _make_tuple(count: int, machine: _PickleMachine) -> None:
+    """Replace the last `count` values on the stack by a tuple of them."""
     if len(machine.stack) < count:
         raise IndexError("its stack is empty")
     machine.stack[-count:] = [tuple(machine.stack[-count:])]
@@ -273,17 +278,19 @@ def _extend_list(machine: _PickleMachine, values: list[object]) -> None:
 
 
 def _set_item(machine: _PickleMachine) -> None:
+    """Set the item of a key and a value, which are on the stack, in the dictionary below them."""
     value, key = machine.stack.pop(), machine.stack.pop()
     _update_dict(machine, [(key, value)])
 
 
 def _set_items(machine: _PickleMachine) -> None:
+    """Set the items of the keys and values above the last mark in the dictionary below it."""
     values = machine.pop_to_mark()
     _update_dict(machine, zip(values[::2], values[1::2], strict=True))
 
 
 def _update_dict(machine: _PickleMachine, items: Iterable[tuple[object, object]]) -> None:
-    """Set items of the dictionary on the stack."""
+    """Set items of the dictionary on the stack. Raise TypeError if it is none."""
     into = machine.stack[-1]
     if type(into) is not dict:
         raise TypeError(f"it sets items of {type(into).__name__}")
@@ -291,11 +298,13 @@ def _update_dict(machine: _PickleMachine, items: Iterable[tuple[object, object]]
 
 
 def _push_global(machine: _PickleMachine) -> None:
+    """Push a class or a function by its module and its name, which stand in two lines."""
     module = machine.line()
     machine.name(module, machine.line())
 
 
 def _push_stack_global(machine: _PickleMachine) -> None:
+    """Push a class or a function by its module and its name, which are on the stack."""
     word, module = machine.stack.pop(), machine.stack.pop()
     if not isinstance(module, str) or not isinstance(word, str):
         raise TypeError("a name is not text")
@@ -328,7 +337,9 @@ def _build_object(machine: _PickleMachine) -> None:
 
 
 def _push_stored(machine: _PickleMachine) -> None:
-    """Push the object with an id that the file keeps outside of the pickle."""
+    """Push the object that the format makes of the id on the stack, which the file keeps outside of the
+    pickle.
+    """
     stored = machine.vocabulary.stored
     if stored is None:
         raise machine.refusal("this pickle refers to objects outside of it")

@@ -56,7 +56,7 @@ FORMATS: Mapping[str, Format] = {
 
 
 def known_format(name: str) -> Format | None:
-    """Return the format of this name, porter's own or a plug-in's, or None."""
+    """Return the format of this name, porter's own or a plug-in's; None if there is none."""
     plugin = None if name in FORMATS else plugin_of("formats", name)
     return FORMATS.get(name) if plugin is None else added_format(plugin)
 

@@ -21,6 +21,7 @@ _SHARD_NAME = re.compile(r".+-\d{5}-of-(\d{5})\.(safetensors|bin|pth?)", re.ASCI
 
 
 def _is_shard(content: Content) -> bool:
+    """Return whether a file is one of several shards, by its name: `NAME-00001-of-00004.safetensors`."""
     shard = _SHARD_NAME.fullmatch(content.path.name)
     return shard is not None and int(shard[1]) > 1 and bool(content.head)
 
@@ -89,6 +90,7 @@ _CNTK_KEYS = (b"version", b"type", b"uid", b"root", b"inputs", b"primitive_funct
 
 
 def _is_saved_model_text(content: Content) -> bool:
+    """Return whether a path is a SavedModel as text: its folder, or the file itself."""
     if content.path.is_dir():
         return (content.path / "saved_model.pbtxt").is_file()
     return _is_text_with(r"\s*saved_model_schema_version\s*:")(content)

@@ -93,7 +93,7 @@ def _shape_and_parts(data: memoryview, name: str) -> tuple[tuple[int, ...], list
 
 
 def _read_sizes(shape: memoryview) -> Iterator[int]:
-    """Yield the sizes in a blob's shape."""
+    """Yield the sizes in a blob's shape, in the order of its axes."""
     for number, axis in iterate_fields(shape):
         if number == _DIM:
             yield from _read_varints(axis)
@@ -150,7 +150,9 @@ def _write_head(number: int, length: int) -> bytes:
 
 
 def _write_varint(value: int) -> bytes:
-    """Return a number with seven bits in each byte, the lowest first."""
+    """Return a number as a varint: seven bits in each byte, the lowest first; all bytes but the last have
+    their highest bit.
+    """
     groups = bytearray()
     while value > 127:
         groups.append(value & 127 | 128)

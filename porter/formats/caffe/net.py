@@ -173,7 +173,9 @@ class _LayerReader:
             self._add(op, layer, values)
 
     def _add(self, op: str, layer: TextMessage, values: tuple[NodeOutput, ...]) -> None:
-        """Add a layer that a port has."""
+        """Add a layer that a port has, under a name of its own, with its values, its blobs and what
+        it gives.
+        """
         name = take_name(layer.word("name") or op.lower(), len(self.layers), self.names)
         tops = layer.words("top")
         blobs = tuple((f"{name}/{index}", 0) for index in range(_count_blobs(op, layer)))
@@ -193,7 +195,9 @@ class _LayerReader:
             self.values |= {top: None if index else (IMAGE, 0) for index, top in enumerate(tops)}
 
     def _source(self, name: str, layer: TextMessage) -> NodeOutput | None:
-        """Return the source of a value by its name; None for labels."""
+        """Return the value that a name stands for; None for labels. Raise ValueError for a name that nothing
+        before gives.
+        """
         if name not in self.values:
             raise ValueError(f"layer '{layer.word('name')}' reads '{name}', which no layer before it gives")
         return self.values[name]
@@ -224,10 +228,11 @@ def _type_of(layer: TextMessage) -> str:
 
 
 def _count_blobs(op: str, layer: TextMessage) -> int:
-    """Return how many blobs a layer has."""
+    """Return how many blobs a layer has, by its type and its settings; 0 for a type that is not trained."""
     if op in (*_CONVOLUTIONS, "InnerProduct"):
         return 1 + layer.part(_PARAMETERS[op]).flag("bias_term", True)
     if op == "Scale":
+        # A Scale of two values has no blob of factors, and a Bias of two values none at all.
         return (len(layer.words("bottom")) == 1) + layer.part("scale_param").flag("bias_term", False)
     return {"BatchNorm": 3, "PReLU": 1, "Normalize": 1, "Bias": 2 - len(layer.words("bottom"))}.get(op, 0)
 

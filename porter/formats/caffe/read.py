@@ -271,7 +271,7 @@ def _read_conv(layer: CaffeLayer, x: Tensor, kernel: Tensor, *bias: Tensor) -> T
 
 
 def _read_deconv(layer: CaffeLayer, x: Tensor, kernel: Tensor, *bias: Tensor) -> Tensor:
-    """Read a transposed convolution."""
+    """Read a transposed convolution by groups, whose kernel is channels×filters/groups×rows×columns."""
     _, width, *_ = fixed_sizes(kernel.sizes)
     groups = layer.parameters.count("group", 1)
     op = ops.ConvTranspose(groups * width, *_window(layer.parameters), groups, bool(bias))
@@ -298,6 +298,9 @@ def _read_pool(layer: CaffeLayer, x: Tensor) -> Tensor:
 
 
 def _read_inner_product(layer: CaffeLayer, x: Tensor, *tensors: Tensor) -> Tensor:
+    """Read InnerProduct, a dense layer over all numbers of an image. From another axis on it is
+    Unsupported.
+    """
     parameters = layer.parameters
     if parameters.count("axis", 1) != 1:
         raise Unsupported("over another axis than the channels'")
@@ -453,7 +456,7 @@ def _axis(layer: CaffeLayer, older: str) -> int:
 
 
 def _read_slice(layer: CaffeLayer, x: Tensor) -> list[Tensor]:
-    """Read Slice: the parts of an axis, at the stated points or of one size."""
+    """Read Slice: the parts of an axis, cut at stated points, or as many equal ones as the layer gives."""
     axis = _axis(layer, "slice_dim")
     points = layer.parameters.counts("slice_point")
     (size,) = fixed_sizes([x.size(axis)])

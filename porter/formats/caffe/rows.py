@@ -116,11 +116,15 @@ def _eltwise(settings: Settings, *several: Numbers) -> Any:
 
 
 def _power(settings: Settings, x: Numbers) -> Any:
+    """Compute Power: (shift + scale * x) ** power."""
     inner = x * settings.number("scale", 1.0) + settings.number("shift", 0.0)
     return inner if settings.number("power", 1.0) == 1 else inner ** settings.number("power", 1.0)
 
 
 def _axis(settings: Settings, older: str) -> int:
+    """Return the axis that a layer states, under today's name or an older one; the channels' if it states
+    none.
+    """
     return settings.count("axis", settings.count(older, 1))
 
 
@@ -142,12 +146,14 @@ def _crop(settings: Settings, x: Numbers, like: Numbers) -> Any:
 
 
 def _flatten(settings: Settings, x: Numbers) -> Any:
+    """Compute Flatten: the axes from `axis` to `end_axis`, both among them, become one."""
     first = settings.count("axis", 1) % x.ndim
     last = settings.count("end_axis", -1) % x.ndim
     return x.reshape(*x.shape[:first], math.prod(x.shape[first : last + 1]), *x.shape[last + 1 :])
 
 
 def _reshape(settings: Settings, x: Numbers) -> Any:
+    """Compute Reshape: 0 keeps a size, and -1 is left to numpy."""
     sizes = settings.counts("shape")
     return x.reshape([size or x.shape[index] for index, size in enumerate(sizes)])
 
@@ -165,6 +171,7 @@ def _deconv(settings: Settings, x: Numbers, kernel: Numbers, bias: Numbers | Non
 
 
 def _inner_product(settings: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
+    """Compute InnerProduct: a dense layer over all numbers of an image."""
     kernel_out_in = kernel.T if settings.flag("transpose") else kernel
     return values.dense(x.reshape(len(x), -1), kernel_out_in, bias)
 
@@ -201,12 +208,14 @@ def _permute(settings: Settings, x: Numbers) -> Any:
 
 
 def _exp(settings: Settings, x: Numbers) -> Any:
+    """Compute Exp: base ** (scale * x + shift), where a base of -1 is e."""
     inner = x * settings.number("scale", 1.0) + settings.number("shift", 0.0)
     base = settings.number("base", -1.0)
     return np.exp(inner) if base == -1 else base**inner
 
 
 def _log(settings: Settings, x: Numbers) -> Any:
+    """Compute Log: log(scale * x + shift) to a base, where -1 is e."""
     inner = x * settings.number("scale", 1.0) + settings.number("shift", 0.0)
     base = settings.number("base", -1.0)
     return np.log(inner) if base == -1 else np.log(inner) / np.log(base)

@@ -37,6 +37,7 @@ def _layout(content: Content) -> str | None:
 
 
 def _is_archive(content: Content) -> bool:
+    """Return whether a file is a .keras archive, or a zip of a preset, by the names of its members."""
     members = content.members or frozenset()
     return BACKBONE_WEIGHTS in members or {"config.json", "metadata.json"} <= members
 

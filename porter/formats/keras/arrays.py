@@ -162,8 +162,8 @@ def _expect_plain(layer: KerasLayer) -> None:
 
 
 def read_plain_attention(layer: KerasLayer, *values: Tensor) -> Tensor:
-    """Return the value of an Attention of queries, values and, if there are others, keys, which has no scale
-    but a trained one.
+    """Return the value of an Attention layer, which has no scale but a trained one: of queries, values and,
+    if there are three values, keys. Two values are queries, and values that are the keys too.
     """
     _expect_plain(layer)
     if layer.arguments.get("score_mode", "dot") != "dot" or not 1 < len(values) < 4:

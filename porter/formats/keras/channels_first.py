@@ -71,10 +71,11 @@ class _OrderMatters(Exception):
 
 
 def read_calls(text: str | bytes, where: str) -> Flow | None:
-    """Read what `read_flow` does, but give a model whose maps all have channels first with channels last, if
-    porter knows that of each of its layers; its Flatten reads the map in the order in which it was, by a
-    Permute. In other models each layer with channels first has Permutes around it. A model that ran on Theano
-    has Theano's pads.
+    """Return the flow that `read_flow` returns, the list of a model's layer calls, with channels last: a
+    model whose maps all have channels first is turned to channels last, if porter knows that of each of its
+    layers; its Flatten reads the map in the order in which it was, by a Permute. In other models each layer
+    with channels first has Permutes around it. A model that ran on Theano has Theano's pads. Return None
+    where `read_flow` does.
 
     Raises:
         FileError: as `read_flow`.

@@ -135,8 +135,8 @@ def read_flow(text: str | bytes, where: str) -> Flow | None:
 
 
 def _order_outputs(model: JsonObject, outputs: list[Result]) -> tuple[list[Result], tuple[str, ...]]:
-    """Return a model's outputs in the order in which it gives them, and their names where it gives a dict,
-    whose keys Keras sorts.
+    """Return a model's outputs in the order in which it gives them, and their names where it gives a dict; no
+    names otherwise. Keras lists the outputs of a dict by its sorted keys.
     """
     by_name = model["config"].get("output_layers") if isinstance(model["config"], dict) else None
     if not isinstance(by_name, dict) or len(by_name) != len(outputs):
@@ -265,15 +265,15 @@ class _CallRecorder:
     models: int = 0
 
     def add(self, call: LayerCall) -> Result:
-        """Append a call and return its result."""
+        """Append a call and return its result. Raise ValueError for too many calls."""
         if len(self.recorded) >= MOST_NODES:
             raise ValueError(f"its layers are called more than {MOST_NODES} times")
         self.recorded.append(call)
         return Result(len(self.recorded) - 1)
 
     def enter(self) -> None:
-        """Count a call of a model. It may have no layers, and models within each other that are called twice
-        are exponentially many.
+        """Count a call of a model, and raise ValueError for too many. It may have no layers, and models
+        within each other that are called twice are exponentially many.
         """
         self.models += 1
         if self.models > MOST_NODES:
@@ -424,6 +424,7 @@ def _pick(values: Sequence[Result], output: int) -> Result:
     """
     if type(output) is not int or output < 0 or (output and values == [SOURCE]):
         raise ValueError(f"no call gives output {output!r:.20}")
+    # A layer's call is recorded with its first result only; the others are counted from it.
     return values[output] if len(values) > 1 or not output else Result(values[0].call, output)
 
 
@@ -486,7 +487,9 @@ def _shapes_by_input(model: JsonObject) -> dict[str, tuple[int | None, ...]]:
 
 
 def _input_type(model: JsonObject, image: str) -> Dtype:
-    """Return the type of the input of this name; the name of an only input is empty."""
+    """Return the type of the input of this name, float32 if there is none. The name of an only input is
+    empty.
+    """
     layers = _layers(model)
     inputs = [
         layer for layer in layers if layer["class_name"] == "InputLayer" and image in ("", layer_name(layer))

@@ -276,6 +276,7 @@ def _further_image(flow: Flow, named: NamedCall) -> GraphInput | None:
 
 
 def _unreadable_layer(layer: KerasLayer, error: Exception, where: str) -> FileError:
+    """Return the error of a layer whose config porter cannot read."""
     reason = f"{type(error).__name__} {first_line(error)}"
     message = f"the file's description of layer '{layer.name}' cannot be read: {reason}"
     return FileError(message, where=where, next="save the model again")
@@ -365,6 +366,7 @@ def _layers_of(
 
 
 def _read_layer(call: LayerCall, layer: KerasLayer, *values: Tensor) -> Any:
+    """Return what a layer gives in inference; raise Unsupported for a call that its layer does not take."""
     _expect_plain_call(layer, call)
     return read_layer(layer, *values)
 
@@ -378,7 +380,9 @@ def _expect_plain_call(layer: KerasLayer, call: LayerCall) -> None:
 
 
 def operands_of(call: LayerCall) -> list[Any]:
-    """Return the operands of an operation, in order: results and constants."""
+    """Return the operands of an operation, in order, which are results of calls and constants: the arguments
+    without names, then those that are operands by their names.
+    """
     keywords = call.inbound.keywords
     return [
         *call.inbound.arguments,

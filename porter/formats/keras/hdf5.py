@@ -199,7 +199,9 @@ def dataset_of(file: Hdf5, group: Hdf5Node, name: str) -> Hdf5Node:
 
 
 def _expect_child(kind: str, file: Hdf5, group: Hdf5Node, name: str) -> Hdf5Node:
-    """Return the child at `name`, and refuse one of another kind than `kind`."""
+    """Return the child at `name`. Raise FileError for one of another kind (`group` or `dataset`) than
+    `kind`.
+    """
     node = child_of(file, group, name)
     if node.kind != kind:
         raise file.refuse(f"expected a {kind} at '{name:.200}' in '{group.name}', got a {node.kind}")

@@ -66,7 +66,7 @@ class Hdf5Bytes:
         self._collection_at = cache(self._read_collection)
 
     def _count(self, parts: int = 1, length: int = 0) -> None:
-        """Count parts that are read, and their bytes; raise ValueError for more than any model has."""
+        """Count parts that are read, and their bytes. Raise ValueError for more than any model has."""
         self._parts_left -= parts + length // _PART_BYTES
         if self._parts_left < 0:
             raise ValueError("its parts are more than any model has, or lead round in circles")

@@ -178,6 +178,7 @@ def _is_complete(dataset: Any) -> bool:
     """Return whether every value was written: the library gives another one in place of one that lacks."""
     if dataset.chunks is None:
         return bool(dataset.id.get_storage_size())
+    # The number of chunks along each axis, rounded up.
     chunks = (-(-size // step) for size, step in zip(dataset.shape, dataset.chunks, strict=True))
     return bool(dataset.id.get_num_chunks() == math.prod(chunks))
 

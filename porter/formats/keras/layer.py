@@ -131,7 +131,7 @@ def _are_whole_numbers(value: Any, depth: int) -> bool:
 
 
 def pair(value: Any) -> tuple[int, int]:
-    """Return rows and columns. Keras accepts one number for both."""
+    """Return rows and columns of an argument. Keras accepts one number for both."""
     first, second = value if isinstance(value, list | tuple) else (value, value)
     return first, second
 

@@ -132,7 +132,9 @@ def read_layer(layer: KerasLayer, *values: Tensor) -> Any:
 
 
 def _variables_of(kind: str, present: Collection[str]) -> Collection[str]:
-    """Return the variables that a class may have; all that are `present` if their names say nothing."""
+    """Return the variables that a class may have. Return all that are `present` for a class whose names are
+    not known, and for LayerScale, whose only variable has any name.
+    """
     if kind.startswith("DepthwiseConv"):
         return (*VARIABLES[kind], "kernel")  # Keras 3's name
     return VARIABLES.get(kind, present) if kind != "LayerScale" else present
@@ -153,6 +155,7 @@ def _read_flatten(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def _read_dense(layer: KerasLayer, x: Tensor) -> Tensor:
+    """Return the value of a Dense over the last axis, before its activation."""
     tensors = kernel_and_bias(layer, layer.stored("kernel", "IO"))
     return x.linear(count(layer.arguments["units"]), tensors)
 
@@ -232,7 +235,7 @@ def _read_layer_scale(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def _read_reshape(layer: KerasLayer, x: Tensor) -> Tensor:
-    """Return the value with other axes after the batch; -1 is what is left."""
+    """Return the value with other axes after the batch; one size may be -1, which is what is left."""
     sizes = layer.arguments["target_shape"]
     if not isinstance(sizes, list | tuple) or not all(type(size) is int for size in sizes):
         raise Unsupported(f"to {sizes!r:.40}")

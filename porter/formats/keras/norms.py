@@ -76,7 +76,9 @@ def read_unit_norm(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def _trained_tensors(layer: KerasLayer) -> dict[str, Stored]:
-    """Return the scale and the offset that a norm was trained with, as far as it states that it has them."""
+    """Return the scale (`gamma`) and the offset (`beta`) that a norm was trained with, as far as it states
+    that it has them.
+    """
     is_trained = {"gamma": layer.flag("scale"), "beta": layer.flag("center")}
     return {name: layer.stored(name) for name, needed in is_trained.items() if needed}
 

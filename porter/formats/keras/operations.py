@@ -160,6 +160,7 @@ def _split(layer: KerasLayer, x: Tensor) -> list[Tensor]:
 
 
 def _unstack(layer: KerasLayer, x: Tensor) -> list[Tensor]:
+    """Return the parts of `x` along an axis, each of one cell and without the axis."""
     (axis,) = _axes(layer, x, default=0)
     (parts,) = fixed_sizes([x.size(axis)])
     return x.split(axis, [1] * parts, keep=False)
@@ -179,7 +180,7 @@ def _repeat(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def _tile(layer: KerasLayer, x: Tensor) -> Tensor:
-    """Return whole copies of the axes, one after the other; the first axes may be left out."""
+    """Return whole copies of the axes of `x`, one after the other; the first axes may be left out."""
     repeats = layer.first_of("repeats", "multiples")
     times = [*map(count, repeats if isinstance(repeats, list | tuple) else [repeats])]
     if len(times) > x.rank:
@@ -188,11 +189,13 @@ def _tile(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def _prod(layer: KerasLayer, x: Tensor) -> Tensor:
+    """Return the product over some axes."""
     _expect_no_cast(layer)
     return functions.prod(x, _axes(layer, x), layer.keeps_axes())
 
 
 def _cumsum(layer: KerasLayer, x: Tensor) -> Tensor:
+    """Return the running sums along an axis."""
     _expect_no_cast(layer)
     (axis,) = _axes(layer, x)
     return x.cumsum(axis)
@@ -205,11 +208,15 @@ def _expect_no_cast(layer: KerasLayer) -> None:
 
 
 def _rot90(layer: KerasLayer, x: Tensor) -> Tensor:
+    """Return `x` turned by `k` right angles in the plane of two axes."""
     first, second = _axes(layer, x, "axes", (0, 1))
     return x.rot90((first, second), whole_number(layer.arguments.get("k", 1)))
 
 
 def _triangle(layer: KerasLayer, x: Tensor) -> Tensor:
+    """Return the upper or the lower triangle of matrices, from the k-th diagonal on, with zeros in place of
+    all other numbers.
+    """
     offset = whole_number(layer.arguments.get("k", 0))
     bounds = (offset, None) if layer.op == "triu" else (None, offset)
     return functions.band_part(x, *bounds)
@@ -229,6 +236,7 @@ def _roll(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def _einsum(layer: KerasLayer, x: Tensor, *further: Tensor) -> Tensor:
+    """Return the einsum of the operands, which are values or constants."""
     text = layer.arguments.get("subscripts") or layer.arguments.get("equation")
     return einsum(str(text), *(_to_tensor(x.scope, each) for each in layer.operands))
 
@@ -297,7 +305,7 @@ def _parse_key_item(item: Any) -> Any:
 
 
 def _reshape(layer: KerasLayer, x: Tensor) -> Tensor:
-    """Return the value with other axes, the batch among them."""
+    """Return the value with other axes, of which the batch is one."""
     sizes = layer.first_of("newshape", "shape")
     if not isinstance(sizes, list | tuple) or not all(type(size) is int for size in sizes):
         raise Unsupported(f"to {sizes!r:.40}")
@@ -305,7 +313,7 @@ def _reshape(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def _transpose(layer: KerasLayer, x: Tensor) -> Tensor:
-    """Return the axes in another order; turned around if none is stated."""
+    """Return `x` with its axes in another order; turned around if none is stated."""
     axes: Any = layer.first_of("axes", "perm", default=range(x.rank)[::-1])
     return x.transpose([axes] if isinstance(axes, int) else axes)
 
@@ -357,6 +365,7 @@ def _matmul(layer: KerasLayer, x: Tensor, *further: Tensor) -> Tensor:
 
 
 def _cast(layer: KerasLayer, x: Tensor) -> Tensor:
+    """Return `x` for a cast to real numbers, which changes nothing; another cast is Unsupported."""
     if not str(layer.arguments.get("dtype")).startswith(("float", "bfloat")):
         raise Unsupported("to another type")
     return x
@@ -384,6 +393,7 @@ def _rms_norm(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def _variance(layer: KerasLayer, x: Tensor) -> Tensor:
+    """Return the variance over some axes, or its root."""
     variance = functions.variance(x, _axes(layer, x), layer.keeps_axes())
     return functions.sqrt(variance) if layer.op == "std" else variance
 
@@ -400,7 +410,7 @@ def _normalize(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def _elementwise(layer: KerasLayer, x: Tensor) -> Tensor:
-    """Return one op of each number; `round` to whole numbers only."""
+    """Return the value of an op of each number; a `round` to decimals is Unsupported."""
     if layer.arguments.get("decimals", 0) != 0:
         raise Unsupported("to decimals")
     return x.apply_elementwise(ELEMENTWISE[layer.op])

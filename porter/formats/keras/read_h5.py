@@ -241,13 +241,17 @@ def _with_layer_names(
 
 
 def _without_number(scope: _Scope, inner_names: Collection[str]) -> _Scope:
-    """Return a scope without the number that TF 1 gave it, if it is a layer's name then and none before."""
+    """Return a scope without the number that TF 1 gave it, if the rest is a layer's name and the whole is
+    none; otherwise as it is.
+    """
     plain = re.sub(r"_\d+$", "", scope[-1]) if scope else ""
     return (*scope[:-1], plain) if plain in inner_names and scope[-1] not in inner_names else scope
 
 
 def _split_name(weight: str) -> tuple[tuple[str, ...], str]:
-    """Return the scopes in a weight's name, and the variable's name in Keras 2 and 3."""
+    """Return the scopes in a weight's name, and the variable's name as Keras 2 and 3 have it. A name of Keras
+    1 has no scopes: it is the layer's and the variable's, joined by `_`.
+    """
     *scope, variable = weight.removesuffix(":0").split("/")
     if not scope and (old := _KERAS_1_NAME.fullmatch(variable)):
         return (old["layer"],), _KERAS_1_VARIABLES.get(old["variable"], old["variable"])

@@ -88,7 +88,7 @@ def read_archive(path: Path) -> ArchiveBytes:
 
 
 def _keras_version(metadata: bytes) -> str | None:
-    """Return the version of Keras that a file's metadata states, if they state any."""
+    """Return the version of Keras that a file's metadata states; None if they state none or are damaged."""
     try:
         fields = read_json(metadata)
     except (ValueError, RecursionError):
@@ -281,6 +281,9 @@ def _norm_variables(count: int, described: Described | None) -> tuple[str, ...]:
 
 
 def _trained_variables(norm: Described) -> tuple[str, ...]:
+    """Return the names of the variables that a norm was trained with: gamma and beta, unless its config says
+    that it has none.
+    """
     return tuple(
         name for name, key in (("gamma", "scale"), ("beta", "center")) if norm.arguments.get(key, True)
     )

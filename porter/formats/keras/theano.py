@@ -62,13 +62,16 @@ def _pads(call: LayerCall) -> _Pads | None:
 
 
 def _pad_before(kind: str, extent: int) -> int:
-    """Return how many cells Theano's `same` pads before a window of this extent."""
+    """Return how many cells Theano's `same` pads before a window of this extent; a pool's is another than a
+    convolution's.
+    """
     if kind == "Conv2D":
         return extent // 2
     return extent - 2 if extent > 2 and extent % 2 else extent - 1
 
 
 def _pair(argument: Any) -> tuple[int, int]:
+    """Return rows and columns of an argument that is one number or two."""
     rows, columns = (argument, argument) if isinstance(argument, int) else argument
     return int(rows), int(columns)
 

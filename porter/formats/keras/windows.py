@@ -33,7 +33,7 @@ def _read_convention(layer: KerasLayer, fill: float = 0.0) -> Convention:
 
 
 def _kernel(layer: KerasLayer, variable: str, axes: str) -> Stored:
-    """Return a kernel, which has no rows if its layer has one axis of places."""
+    """Return a kernel with the order of its axes, without the rows if its layer is one of rows of cells."""
     if variable in layer.arrays:
         axes = axes[-layer.arrays[variable].ndim :]
     return layer.stored(variable, axes)
@@ -127,6 +127,7 @@ def _read_pool(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def _read_adaptive_pool(layer: KerasLayer, x: Tensor) -> Tensor:
+    """Return the value of an adaptive pool to so many rows and columns."""
     rows, columns = map(count, pair(layer.arguments["output_size"]))
     function: ops.Function = "max" if "Max" in layer.op else "mean"
     return x.derive("pool", lambda node: adaptive_pool(x.walk, node, x.value, function, (rows, columns)))
@@ -169,7 +170,7 @@ def _read_resize(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def _read_center_crop(layer: KerasLayer, x: Tensor) -> Tensor:
-    """Return a crop; of an image that is smaller, what Keras's smart_resize gives."""
+    """Return the value of a CenterCrop; of a map that is smaller, what Keras's smart_resize gives."""
     pads = center_crop_pads(layer.arguments, _map_size(x))
     if pads is not None:
         return x.pad_map(pads)

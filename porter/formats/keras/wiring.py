@@ -157,10 +157,13 @@ def _in_same_call(
 
 
 def _round(call: LayerCall, depth: int, levels: Mapping[LayerPath, _Level]) -> int:
-    """Return how many calls of the model at a depth of a call's path come before the one that it is from."""
+    """Return the round of a call at a depth of its path: how many calls of the model there come before the
+    one that it is from.
+    """
     round = call.call_index
     for above in reversed(range(depth, len(call.path))):
         level = levels.get(call.path[:above])
+        # In each call of the model above, the layer is called as often as its config says.
         round //= max(1, len(level.reads.get(call.path[above], ()))) if level else 1
     return round
 
@@ -205,6 +208,9 @@ def _functional_level(config: JsonObject, named: Mapping[str, JsonObject], names
 
 
 def _layer_name(layer: JsonObject) -> str:
+    """Return a layer's own name, as porter.formats.keras.config.layer_name does, for a config that has been
+    read before.
+    """
     config = layer["config"]
     name: str = layer.get("name") or (config["name"] if isinstance(config, dict) else "sequential")
     return name

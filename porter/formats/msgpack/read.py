@@ -82,7 +82,7 @@ def read_tree(path: Path) -> tuple[Collection[str], dict[str, Any]]:
 
 
 def numbers(leaves: Mapping[str, Any]) -> NamedArrays:
-    """The leaves that are arrays or numbers, as arrays."""
+    """Return the leaves that are arrays or numbers, as arrays, by their names."""
     return {
         name: np.asarray(value)
         for name, value in leaves.items()
@@ -96,8 +96,11 @@ def is_elsewhere(value: Any) -> bool:
 
 
 def left_out(parts: Collection[str], others: Collection[str]) -> tuple[str, ...]:
-    """Notes on what is left out of a tree with `parts`, one line each; `others` are its leaves that are not
-    numbers.
+    """Return notes on what is left out of a tree, one line each.
+
+    Args:
+        parts: the names of the tree's parts.
+        others: the names of its leaves that are not numbers.
     """
     notes = [f"ignored {what}" for key, what in NOT_THE_MODEL.items() if key in parts]
     if others:
@@ -111,7 +114,9 @@ class _Count:
     entries = 0
 
     def whole(self, read: dict[str, Any]) -> Any:
-        """A map, or the array whose chunks it holds."""
+        """Return a map as it is, or the array whose chunks it holds. Raise ValueError for more entries than
+        any model has.
+        """
         self.entries += len(read)
         if self.entries > MOST_NODES:
             raise ValueError(f"it has more than {MOST_NODES} values")
@@ -119,6 +124,7 @@ class _Count:
 
 
 def _unpacked(data: bytes, **limits: Any) -> Any:
+    """Return the object in these bytes; what `limits` do not name may have no length at all."""
     none = dict.fromkeys(("max_map_len", "max_array_len", "max_str_len", "max_bin_len", "max_ext_len"), 0)
     return import_module("msgpack").unpackb(data, **{**none, **limits})
 
@@ -138,18 +144,23 @@ def _extension(code: int, data: bytes) -> Any:
 
 
 def _array(shape: Any, kind: Any, content: Any) -> Array:
+    """Return an array of Flax's. Raise ValueError for a type that is not among TYPES, or for other content
+    than bytes.
+    """
     if kind not in TYPES or not isinstance(content, bytes):
         raise ValueError(f"it has an array of {kind!r:.40}")
     return _shaped(np.frombuffer(content, storage_type(kind)), shape)
 
 
 def _shaped(flat: Array, shape: Any) -> Array:
+    """Return numbers in a shape. Raise ValueError if that has another number of cells."""
     if any(type(side) is not int or side < 0 for side in shape) or prod(shape) != flat.size:
         raise ValueError(f"it has an array of {flat.size} numbers in the shape {shape!r:.80}")
     return flat.reshape(shape)
 
 
 def _joined(read: Mapping[str, Any]) -> Array:
+    """Return the array whose flat chunks a map holds."""
     shape, chunks = (_listed(read.get(name)) for name in ("shape", "chunks"))
     if not all(isinstance(chunk, np.ndarray) and chunk.ndim == 1 for chunk in chunks):
         raise ValueError("it has a chunk that is no flat array")
@@ -157,13 +168,16 @@ def _joined(read: Mapping[str, Any]) -> Array:
 
 
 def _listed(numbered: Any) -> list[Any]:
-    """A tuple, which Flax writes as a map of numbers from 0."""
+    """Return the items of a tuple, which Flax writes as a map of numbers from 0. Raise ValueError for another
+    map.
+    """
     if not isinstance(numbered, dict) or numbered.keys() != {*map(str, range(len(numbered)))}:
         raise ValueError("it has a tuple whose numbers are not those from 0")
     return [numbered[str(number)] for number in range(len(numbered))]
 
 
 def _leaves(name: str, tree: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the leaves of a tree of maps and lists, by the names on the way to them with `/` between."""
     parts = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else None
     if parts is None:
         yield name, tree

@@ -46,7 +46,7 @@ def read_arrays(data: bytes) -> NamedArrays:
 
 
 def _read_count(cursor: Cursor) -> int:
-    """Return a number of arrays or names; refuse one that is larger than any model's."""
+    """Return a number of arrays or names. Raise ValueError for one that is larger than any model's."""
     count = cursor.number("Q")
     if count > MOST_NODES:
         raise ValueError(f"it has more than {MOST_NODES} arrays")

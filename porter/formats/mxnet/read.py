@@ -171,7 +171,7 @@ def _channels_of_image(nodes: Mapping[str, SymbolNode], image: str, tensors: Nam
 
 
 def _channel_slices(nodes: Iterable[SymbolNode]) -> Mapping[tuple[NodeOutput, ...], Sequence[SymbolNode]]:
-    """Return the nodes that take a part of each value."""
+    """Return the slice_axis nodes of each value, by the value."""
     slices = defaultdict[tuple[NodeOutput, ...], list[SymbolNode]](list)
     for node in nodes:
         if node.op == "slice_axis":
@@ -180,13 +180,19 @@ def _channel_slices(nodes: Iterable[SymbolNode]) -> Mapping[tuple[NodeOutput, ..
 
 
 def _last_channel(part: SymbolNode, count: int) -> int:
-    """Return where a part of the channels ends; if it does not say so, by the `count` of its channels."""
+    """Return where a part of the channels ends; if the node does not say so, by its beginning and the `count`
+    of its channels.
+    """
     end = part.attributes.word("end", "None")
     return int(end) if end != "None" else part.attributes.count("begin", 0) + count
 
 
 def _stored_tensors(node: SymbolNode, axes: str) -> dict[str, Stored]:
-    """Return the kernel and the bias of a node by role."""
+    """Return the kernel and the bias of a node by role. Without a word about it, a Deconvolution has no bias.
+
+    Args:
+        axes: the order of the kernel's axes.
+    """
     kernel, *bias = [name for name, _ in node.inputs[1:]]
     has_no_bias = node.attributes.flag("no_bias", node.op == "Deconvolution")
     return {"kernel": Stored(kernel, axes), **({"bias": Stored(bias[0])} if bias and not has_no_bias else {})}
@@ -291,8 +297,8 @@ def _read_fully_connected(node: SymbolNode, x: Tensor, kernel: Tensor, bias: Ten
 
 
 def _as_features(x: Tensor, kernel: Tensor) -> Tensor:
-    """Return a map as features. A map of open size has one cell if the kernel has as many columns as the map
-    has channels.
+    """Return a map as features. A map of open size that has one cell, which the kernel's columns tell, loses
+    its axes; any other is flattened.
     """
     shape = x.value.shape
     columns = kernel.sizes[-1]
@@ -336,6 +342,7 @@ def _read_leaky_relu(node: SymbolNode, x: Tensor, *tensors: Tensor) -> Tensor:
 
 
 def _read_activation(node: SymbolNode, x: Tensor) -> Tensor:
+    """Read Activation: the function that `act_type` names."""
     kind = node.attributes.word("act_type")
     if kind not in _ACTIVATIONS:
         raise Unsupported(f"of type {kind}")
@@ -350,6 +357,7 @@ def _reader_with_scalar(
 
 
 def _read_lrn(node: SymbolNode, x: Tensor) -> Tensor:
+    """Read LRN across channels; MXNet divides alpha by their number."""
     settings = node.attributes
     size = node.attributes.count("nsize", 0)
     alpha = settings.number("alpha", 1e-4) / size
@@ -358,7 +366,9 @@ def _read_lrn(node: SymbolNode, x: Tensor) -> Tensor:
 
 
 def _read_l2_normalization(node: SymbolNode, x: Tensor) -> Tensor:
-    """Read L2Normalization (src/operator/l2_normalization-inl.h)."""
+    """Read L2Normalization (src/operator/l2_normalization-inl.h). It is over the channels, over the cells, or
+    over all numbers of an image.
+    """
     axes_of_mode: Mapping[str, Sequence[int]] = {"channel": [1], "spatial": range(2, x.rank)}
     axes = axes_of_mode.get(node.attributes.word("mode", "instance"), range(1, x.rank))
     return functions.divide_by_root_of_squares(x, axes, node.attributes.number("eps", 1e-10))
@@ -428,7 +438,7 @@ def _read_reshape(node: SymbolNode, x: Tensor) -> Tensor:
 
 
 def _read_swap_axis(node: SymbolNode, x: Tensor) -> Tensor:
-    """Read SwapAxis."""
+    """Read SwapAxis, which exchanges two axes."""
     order = [*range(x.rank)]
     first, second = (node.attributes.count(name, 0) for name in ("dim1", "dim2"))
     order[first], order[second] = order[second], order[first]

@@ -55,6 +55,7 @@ def _grid(settings: Settings) -> Grid:
 
 
 def _conv(settings: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Numbers:
+    """Compute Convolution, with a bias unless `no_bias`."""
     return windows.conv(
         x, kernel, None if settings.flag("no_bias") else bias, _grid(settings), settings.count("num_group", 1)
     )
@@ -100,6 +101,7 @@ def _pool(settings: Settings, x: Numbers) -> Any:
 
 
 def _pool_grid(settings: Settings) -> Grid:
+    """Return the strides and pads of a pool, with how it rounds its size."""
     full = settings.word("pooling_convention") == "full"
     return replace(_grid(settings), rounding="full" if full else "floor")
 
@@ -128,12 +130,14 @@ def _l2_normalization(settings: Settings, x: Numbers) -> Any:
 
 
 def _layer_norm(settings: Settings, x: Numbers, gamma: Numbers, beta: Numbers) -> Any:
+    """Compute LayerNorm over one axis, with a scale and an offset for each of its cells."""
     axis = settings.count("axis", -1)
     normed = values.standardise(x, (axis,), settings.number("eps", 1e-5))
     return np.moveaxis(np.moveaxis(normed, axis, -1) * gamma + beta, -1, axis)
 
 
 def _fully_connected(settings: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Numbers:
+    """Compute FullyConnected, of all numbers of an image or along the last axis."""
     flat = x.reshape(len(x), -1) if settings.flag("flatten", True) else x
     return values.dense(flat, kernel, None if settings.flag("no_bias") else bias)
 
@@ -141,6 +145,7 @@ def _fully_connected(settings: Settings, x: Numbers, kernel: Numbers, bias: Numb
 def _batch_norm(
     settings: Settings, x: Numbers, gamma: Numbers, beta: Numbers, mean: Numbers, variance: Numbers
 ) -> Numbers:
+    """Compute BatchNorm; with `fix_gamma`, its default, gamma counts as 1."""
     used_gamma = None if settings.flag("fix_gamma", True) else gamma
     return values.batch_norm(x, mean, variance + settings.number("eps", 1e-3), used_gamma, beta)
 
@@ -168,6 +173,7 @@ _ACTIVATIONS: Mapping[str, Callable[[Numbers], Any]] = {
 
 
 def _lrn(settings: Settings, x: Numbers) -> Numbers:
+    """Compute LRN across channels."""
     numbers = (
         settings.number(name, default) for name, default in (("alpha", 1e-4), ("beta", 0.75), ("knorm", 2.0))
     )
@@ -179,12 +185,14 @@ def _instance_norm(settings: Settings, x: Numbers, gamma: Numbers, beta: Numbers
 
 
 def _split(settings: Settings, x: Numbers) -> tuple[Numbers, ...]:
+    """Compute SliceChannel: equal parts of an axis, which goes with `squeeze_axis`."""
     axis = settings.count("axis", 1)
     parts = np.split(x, settings.count("num_outputs", 1), axis)
     return tuple(part.squeeze(axis) for part in parts) if settings.flag("squeeze_axis") else tuple(parts)
 
 
 def _slice_axis(settings: Settings, x: Numbers) -> Numbers:
+    """Compute slice_axis: the cells of an axis from `begin` to before `end`."""
     axis = settings.count("axis", 0)
     end = settings.word("end", "None")
     indices = range(x.shape[axis])[settings.count("begin", 0) : None if end == "None" else int(end)]
@@ -192,6 +200,7 @@ def _slice_axis(settings: Settings, x: Numbers) -> Numbers:
 
 
 def _slice(settings: Settings, x: Numbers) -> Numbers:
+    """Compute slice: a part of each axis, by begins, ends and steps, of which None is a default."""
     bounds = (re.findall(r"None|-?\d+", settings.word(name, "()")) for name in ("begin", "end", "step"))
     numbers = ([None if word == "None" else int(word) for word in words] for words in bounds)
     return x[tuple(slice(*each) for each in zip_longest(*numbers))]
@@ -221,6 +230,7 @@ def _bilinear_resize(settings: Settings, x: Numbers, like: Numbers | None = None
 
 
 def _upsample(settings: Settings, x: Numbers, kernel: Numbers | None = None) -> Numbers:
+    """Compute UpSampling: the nearest cells, or a transposed convolution by the kernel if there is one."""
     scale = settings.count("scale", 1)
     if kernel is None:
         return resize_nearest(x, (1, 1, scale, scale))
@@ -229,6 +239,7 @@ def _upsample(settings: Settings, x: Numbers, kernel: Numbers | None = None) -> 
 
 
 def _space_to_depth(settings: Settings, x: Numbers) -> Numbers:
+    """Compute space_to_depth: the cells of blocks become channels, those of a block's first row first."""
     images, channels, rows, columns = x.shape
     side = settings.count("block_size", 1)
     blocks = x.reshape(images, channels, rows // side, side, columns // side, side)
@@ -236,6 +247,9 @@ def _space_to_depth(settings: Settings, x: Numbers) -> Numbers:
 
 
 def _depth_to_space(settings: Settings, x: Numbers) -> Numbers:
+    """Compute depth_to_space: parts of the channels become the cells of blocks, the first ones the block's
+    first row.
+    """
     images, channels, rows, columns = x.shape
     side = settings.count("block_size", 1)
     blocks = x.reshape(images, side, side, channels // side**2, rows, columns)
@@ -277,6 +291,7 @@ def _softmax(settings: Settings, x: Numbers) -> Numbers:
 
 
 def _pad(settings: Settings, x: Numbers) -> Numbers:
+    """Compute Pad: with a number, mirrored or with the edge; widths are before and behind each axis."""
     widths = settings.counts("pad_width")
     pairs = list(zip(widths[::2], widths[1::2], strict=True))
     mode = settings.word("mode")
@@ -284,7 +299,7 @@ def _pad(settings: Settings, x: Numbers) -> Numbers:
 
 
 def _softmax_output(settings: Settings, x: Numbers) -> Numbers:
-    """Compute the softmax of all numbers of an image, if the operator states no other
+    """Compute SoftmaxOutput: over the channels, over the last axis, or of all numbers of an image
     (src/operator/softmax_output-inl.h).
     """
     if settings.flag("multi_output"):

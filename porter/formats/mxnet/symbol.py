@@ -72,6 +72,7 @@ class OperatorAttributes:
         return str(self.words.get(name, default))
 
     def number(self, name: str, default: float) -> float:
+        """Return an attribute as a number; the default where it is left out or None."""
         word = self.words.get(name, "None")
         return default if word == "None" else float(word)
 
@@ -86,7 +87,9 @@ class OperatorAttributes:
         return [int(number) for number in _INTEGER.findall(self.words.get(name, ""))]
 
     def bounds(self, name: str) -> list[int | None]:
-        """Return what `counts` does where some numbers may be None."""
+        """Return an attribute's whole numbers, of which some may be None; none at all where it is
+        left out.
+        """
         words = self.words.get(name, "").strip("()[] ").split(",")
         return [None if word.strip() == "None" else int(word) for word in words if word.strip()]
 
@@ -177,6 +180,7 @@ class _SymbolReader:
         input's.
         """
         name, first = self.first_outputs[node]
+        # What a passed node gives may itself be a further output.
         return name, index or first
 
     def read(self, entry: Mapping[str, Any]) -> None:

@@ -155,8 +155,8 @@ def _array_of_numbers(array: object, where: str) -> Array:
 
 
 def _expect_text(value: object) -> str:
-    """Return a text, which Python 2 pickles as bytes. Other values are refused: a few nested tuples, as text,
-    can fill any memory.
+    """Return a text, which Python 2 pickles as bytes. Raise TypeError for other values: a few nested tuples,
+    as text, can fill any memory.
     """
     if not isinstance(value, bytes | str):
         raise TypeError(f"expected text, got {type(value).__name__}")

@@ -38,7 +38,9 @@ def kind_of(node: OnnxNode) -> str:
 
 
 def operands(node: OnnxNode) -> Sequence[Operand]:
-    """Return a node's inputs, and in their positions the numbers that it has as attributes."""
+    """Return a node's inputs, and behind them the numbers that it has as attributes where newer operators
+    have inputs, so that porter's patterns match both.
+    """
     numbers: Sequence[float] = ()
     if node.op == "ReduceMean" and len(axes := node.integers("axes")) == 1:
         numbers = axes
@@ -50,7 +52,9 @@ def operands(node: OnnxNode) -> Sequence[Operand]:
 
 
 def _read_binary(node: OnnxNode, *tensors: Tensor) -> Tensor:
-    """Read an operator of two values, or of any number if that is one of _VARIADIC."""
+    """Read an operator of two values, or of any number of them if it is one of _VARIADIC; others are
+    Unsupported.
+    """
     if len(tensors) != 2 and node.op not in _VARIADIC:
         raise Unsupported(f"of {len(tensors)} values")
     return merge_all("Add" if node.op == "Sum" else node.op, tensors)

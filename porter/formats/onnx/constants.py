@@ -51,19 +51,29 @@ def cast_numbers(node: OnnxNode, x: Numbers) -> Numbers:
 
 
 def sizes_of_reshape(node: OnnxNode, own: Sequence[Dim], wanted: Sequence[Dim]) -> list[Dim]:
-    """Return the sizes of a Reshape: 0 stands for the size that the value has there, unless `allowzero`."""
+    """Return the sizes of a Reshape: 0 stands for the size that the value has there, unless `allowzero` is
+    set.
+
+    Args:
+        own: the sizes of the value.
+        wanted: the sizes that the node states.
+    """
     keeps = not node.integer("allowzero")
     return [own[index] if size == 0 and keeps else size for index, size in enumerate(wanted)]
 
 
 def stated_sizes(node: OnnxNode, sizes: Sequence[Dim]) -> Numbers:
-    """Return the sizes that Shape and Size give of a value with these sizes."""
+    """Return the numbers that Shape and Size give of a value with these sizes: a part of the sizes, or their
+    product.
+    """
     part = slice(node.integer("start"), node.attributes["end"].i if "end" in node.attributes else None)
     return sizes_array(math.prod(sizes) if node.op == "Size" else sizes[part])
 
 
 def filled_number(node: OnnxNode) -> float | None:
-    """Return the number of a ConstantOfShape; None if it is not one real or whole number."""
+    """Return the number of which a ConstantOfShape makes an array, 0 where it states none; None if what it
+    states is not one real or whole number.
+    """
     if "value" not in node.attributes:
         return 0.0
     array = import_onnx().numpy_helper.to_array(node.attributes["value"].t)
@@ -73,6 +83,7 @@ def filled_number(node: OnnxNode) -> float | None:
 def _read_range(node: OnnxNode, start: Tensor, limit: Tensor, step: Tensor) -> Numbers:
     """Read a Range of known numbers, or of the images of a free batch."""
     numbers = start.item(), limit.item(), step.item()
+    # A count up to the size of the batch: each image's own place in it.
     return sizes_array([PLACE]) if numbers == (0, BATCH, 1) else arange(*numbers)
 
 

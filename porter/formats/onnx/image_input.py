@@ -138,7 +138,9 @@ def _input_without_batch(source: NodeOutput, sizes: Sequence[int], rows: int) ->
 
 
 def _fewest_rows(count: int) -> int | None:
-    """Return the fewest rows of a map of so many cells; None if no map has so many."""
+    """Return the fewest rows of a map of `count` cells whose columns a port takes; None if no map has so
+    many.
+    """
     return next(
         (rows for rows in range(1, MAX_SIDE + 1) if count % rows == 0 and count // rows <= MAX_SIDE), None
     )

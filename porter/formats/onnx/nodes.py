@@ -63,13 +63,17 @@ class OnnxNode(AttributeReading):
         return None if sizes is None else fixed_sizes(sizes)
 
     def sizes(self, name: str, tensor: Tensor | None) -> list[Dim] | None:
-        """Return what `stated_integers` does as sizes, which may be open."""
+        """Return the sizes that older operators have as an attribute and newer ones as an input, which may be
+        open; None if neither is there.
+        """
         if name in self.attributes:
             return list(self.integers(name))
         return None if tensor is None else tensor.dims()
 
     def number(self, name: str, tensor: Tensor | None, default: float) -> float:
-        """Return a number that is an attribute or an input, otherwise the default."""
+        """Return a number that is an attribute in older operators and an input in newer ones; the default if
+        neither is there.
+        """
         if name in self.attributes:
             return self.real(name, default)
         return default if tensor is None else tensor.number()

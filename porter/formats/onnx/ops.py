@@ -94,7 +94,7 @@ def _read_mean_variance(node: OnnxNode, x: Tensor) -> Tensor:
 
 
 def _read_global_pool(node: OnnxNode, x: Tensor) -> Tensor:
-    """Read a pool over all axes after the channels."""
+    """Read a pool over all axes after the channels: the mean, the largest number, or a norm of order `p`."""
     axes = range(2, len(x.sizes))
     if node.op == "GlobalLpPool":
         return functions.norm(x, node.integer("p", 2), axes, True)
@@ -136,7 +136,7 @@ def _read_flatten(node: OnnxNode, x: Tensor) -> Tensor:
 
 
 def _read_slice(node: OnnxNode, x: Tensor, *bounds: Tensor | None) -> Tensor:
-    """Read Slice."""
+    """Read Slice, whose starts, ends, axes and steps are inputs, or attributes before opset 10."""
     named = zip(("starts", "ends", "axes", "steps"), (*bounds, *[None] * 4), strict=False)
     numbers = [node.sizes(name, tensor) for name, tensor in named]
     return x.cut(dict(enumerate(stated_slices(node, x.rank, numbers))))
@@ -212,7 +212,7 @@ def _read_lrn(node: OnnxNode, x: Tensor) -> Tensor:
 
 
 def _read_cumsum(node: OnnxNode, x: Tensor, axis: Tensor) -> Tensor:
-    """Read CumSum."""
+    """Read CumSum, which may run backwards, and may leave each number itself out."""
     reverse, exclusive = (bool(node.integer(name)) for name in ("reverse", "exclusive"))
     return x.cumsum(int(axis.number()), reverse, exclusive)
 
@@ -223,7 +223,9 @@ def _read_mod(node: OnnxNode, x: Tensor, divisor: Tensor) -> Tensor:
 
 
 def _read_shrink(node: OnnxNode, x: Tensor) -> Tensor:
-    """Read Shrink: 0 within a bound; other numbers as they are, or nearer to 0 by that bound."""
+    """Read Shrink: 0 within a bound; other numbers as they are, or nearer to 0 by that bound. By another
+    number it is Unsupported.
+    """
     bound, bias = node.real("lambd", 0.5), node.real("bias", 0.0)
     if bias not in (0.0, bound):
         raise Unsupported("by another number than its bound")

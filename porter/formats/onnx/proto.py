@@ -242,6 +242,7 @@ def _tensors_of_node(node: Any) -> Iterator[Any]:
 
 def captured_values(node: Any, given: Collection[str]) -> Iterator[str]:
     """Yield the values that graphs in a node's attributes, such as the branches of an If, read from outside.
+    A value may come several times.
 
     Args:
         given: the names of all values that the node could read.

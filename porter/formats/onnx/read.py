@@ -109,7 +109,9 @@ def _read(
 
 
 def _inputs(model: OnnxGraph) -> list[Any]:
-    """Return the inputs that outputs are computed from, images first; all inputs if there are none."""
+    """Return the inputs (ValueInfoProto) that outputs are computed from, images first; all inputs if there
+    are none.
+    """
     inputs = [value for value in model.proto.graph.input if model.nodes[value.name].op == "Input"]
     needed = _nodes_of_outputs(model)
     return sorted([value for value in inputs if value.name in needed] or inputs, key=_is_no_map)
@@ -128,7 +130,7 @@ def _integer_inputs(model: OnnxGraph, inputs: Sequence[Any], refuse: Refuse) -> 
 
 
 def _why_unread(inputs: Sequence[Any]) -> str:
-    """Return why a graph is not read, with its inputs."""
+    """Return a note that says why a graph is not read, with the names of its first inputs."""
     names = ", ".join(f"'{value.name}'" for value in inputs[:3]) or "none"
     wanted = (
         "inputs of one batch are expected: an image, or a tensor that can be one, and others of known sizes"
@@ -137,7 +139,9 @@ def _why_unread(inputs: Sequence[Any]) -> str:
 
 
 def _end_at(graph: Any, outputs: Sequence[str], values: Sequence[str]) -> None:
-    """Make values the outputs of a graph."""
+    """Make the named values the outputs of a graph, in place of its own. Raise UsageError for one that is not
+    among `values`.
+    """
     expect_values(outputs, values)
     kind = graph.output[0].type.tensor_type.elem_type if graph.output else 0
     del graph.output[:]
@@ -282,7 +286,7 @@ def _read_graph(
 
 
 def _outputs(model: OnnxGraph) -> dict[str, NodeOutput]:
-    """Return the source of each output by its name."""
+    """Return the source of each output by its name, without outputs that nothing gives."""
     names = [value.name for value in model.proto.graph.output]
     return {name: model.given[name] for name in names if name in model.given}
 

@@ -73,5 +73,6 @@ def _quote_names(names: Sequence[str]) -> str:
 
 
 def _all_tensors_hint() -> str:
+    """Return the advice to give every tensor, with the command that lists them."""
     lists = INSPECT.advise(file=FILE, tensors=True)
     return f"give every tensor of the model under its own name: {lists} lists them"

@@ -215,6 +215,7 @@ def _window(node: OnnxNode, kernel: Sequence[int]) -> Window:
     about columns.
     """
     steps = node.integers("strides"), node.integers("dilations")
+    # One axis gets a 1 before it, and what is left out is 1 for both.
     (rows, columns), stride, dilation = ((1, 1, *each)[-2:] for each in (kernel, *steps))
     return Window((rows, columns), (stride[0], stride[1]), (dilation[0], dilation[1]))
 
@@ -222,6 +223,7 @@ def _window(node: OnnxNode, kernel: Sequence[int]) -> Window:
 def _stated_pads(node: OnnxNode) -> tuple[int, ...]:
     """Return the pads in ONNX's order: top, left, bottom, right."""
     pads = node.integers("pads") or (0, 0, 0, 0)
+    # Those of one axis: before and behind the columns.
     return (0, pads[0], 0, pads[1]) if len(pads) == 2 else pads
 
 
@@ -349,7 +351,9 @@ def _expect_as_onnxruntime(
 
 
 def _is_no_smaller(size: Dim, other: Dim) -> bool:
-    """Return whether a size is known to be no smaller than another one."""
+    """Return whether a size is known to be no smaller than another one; False where an open size leaves that
+    undecided.
+    """
     try:
         return size >= other
     except Undecided:
@@ -357,7 +361,11 @@ def _is_no_smaller(size: Dim, other: Dim) -> bool:
 
 
 def _may_be_one(size: Dim, wanted: Dim | None, scale: float) -> bool:
-    """Return whether a resized axis may have one cell."""
+    """Return whether a resized axis may have one cell, as any axis of open size may.
+
+    Args:
+        wanted: the size that it is resized to; None if it is resized by the scale.
+    """
     if isinstance(size, Open) or isinstance(wanted, Open):
         return True
     return (int(size * scale) if wanted is None else wanted) == 1

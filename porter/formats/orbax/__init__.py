@@ -16,7 +16,9 @@ _MANIFEST = "manifest.ocdbt"
 
 
 def find_trees(folder: Path) -> list[Path]:
-    """Return the folders of trees in a folder, which may be one itself."""
+    """Return the folders of trees in a folder, which may be one itself; none where there are none. Today's
+    trees come before older ones, and nearer ones before those further within.
+    """
     of_today = (sorted(folder.glob(f"{pattern}{METADATA}")) for pattern in _PATTERNS)
     older = (sorted(filter(_is_structure, folder.glob(f"{pattern}{STRUCTURE}"))) for pattern in _PATTERNS)
     files = next(filter(None, (*of_today, *older)), [])
@@ -29,7 +31,9 @@ def is_ocdbt(folder: Path) -> bool:
 
 
 def _is_structure(file: Path) -> bool:
-    """Return whether a file holds the structure of a tree."""
+    """Return whether a file holds the structure of an older tree, which is MessagePack; False where there is
+    no file.
+    """
     if not file.is_file():
         return False
     with file.open("rb") as stream:

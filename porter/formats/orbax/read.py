@@ -114,7 +114,9 @@ def _tree_of_structure(folder: Path) -> _OrbaxTree:
 
 
 def _parse_leaf(entry: Any) -> tuple[tuple[str, ...], str]:
-    """Return the names on the path to a leaf, and its kind; an empty kind for a leaf that is not read."""
+    """Return the names on the path to a leaf, and its kind; an empty kind for a leaf that is not read. Raise
+    ValueError for a name that could be a path.
+    """
     keys = tuple(step["key"] for step in entry["key_metadata"])
     if not keys or not all(isinstance(key, str) and key and "/" not in key for key in keys):
         raise ValueError(f"it has an array of the name {keys!r:.80}")

@@ -11,7 +11,9 @@ _MOST_HEADER = 100_000_000
 
 
 def _is_safetensors(content: Content) -> bool:
-    """Eight bytes of the header's length, then a JSON object. The reader checks the length."""
+    """Return whether a file has eight bytes of a header's length, then a JSON object. The reader checks the
+    length.
+    """
     head = content.head
     return len(head) > 8 and head[8:9] == b"{" and 2 <= struct.unpack("<Q", head[:8])[0] <= _MOST_HEADER
 

@@ -76,7 +76,7 @@ def read_index(path: Path) -> dict[str, set[str]]:
 
 
 def shards_beside(path: Path, names: Iterable[str]) -> dict[str, Path]:
-    """The files of an index's shards, by name.
+    """Return the files of an index's shards, by name.
 
     Raises:
         FileError: one is not beside it.
@@ -106,6 +106,9 @@ def _shard_at(folder: Path, name: str) -> Path:
 
 
 def _read(file: Path) -> Checkpoint:
+    """Return the checkpoint of one shard. Raise FileError for a format that is neither safetensors nor
+    PyTorch's.
+    """
     content = look_at(file)
     format = next((each for each in _SHARDS if each.matches(content)), None)
     if format is None or format.read is None:

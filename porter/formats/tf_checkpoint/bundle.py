@@ -132,6 +132,7 @@ def _slice_key(key: bytes, extents: Extents) -> bytes:
     """Return the key of a slice in ordered code (core/util/saved_tensor_slice_util.cc,
     tsl/lib/strings/ordered_code.cc).
     """
+    # Ordered code escapes two bytes, and ends a text with a zero and a one.
     name = key.replace(b"\0", b"\0\xff").replace(b"\xff", b"\xff\0") + b"\0\1"
     numbers = (number for start, size in extents for number in (start, -1 if size is None else size))
     return b"".join((_SLICE, name, _encode_unsigned(len(extents)), *map(_encode_signed, numbers)))

@@ -83,4 +83,5 @@ def model_names(keys: Collection[str], owners: Collection[ObjectTensor]) -> dict
     names = {key: key.removesuffix(_VALUE) for key in keys}
     full = {owner.key: owner.full_name for owner in owners if owner.key in names and owner.full_name}
     counts = Counter((names | full).values())
+    # Either all keys become own names where these exist, or none does.
     return names | full if max(counts.values(), default=0) <= 1 else names

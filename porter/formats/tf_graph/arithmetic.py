@@ -107,7 +107,9 @@ def _exponential(node: GraphNode, x: Tensor) -> Tensor:
 
 
 def _round_quotient(node: GraphNode, x: Tensor, divisor: Tensor) -> Tensor:
-    """Return a quotient by a number as a whole number, or what such a quotient leaves."""
+    """Return the whole quotient of FloorDiv, or the remainder of FloorMod and of Mod, which cuts instead of
+    rounding down.
+    """
     function = functions.whole_quotient if node.op == "FloorDiv" else functions.remainder
     return function(x, divisor, "floor" if node.op.startswith("Floor") else "trunc")
 
@@ -128,6 +130,7 @@ def _band(node: GraphNode, x: Tensor, below: Tensor, above: Tensor) -> Tensor:
     """
     least = -int(below.number())
     most = int(above.number())
+    # A number below 0 is for all diagonals on that side; `least` has its sign turned.
     return functions.band_part(x, None if least > 0 else least, None if most < 0 else most)
 
 

@@ -102,7 +102,7 @@ class GraphConstants:
         return None
 
     def array(self, name: str) -> Array:
-        """Return the value of a constant or variable.
+        """Return the value of a constant or variable; a constant is decoded once.
 
         Raises:
             FileError: a constant does not hold what it declares.
@@ -122,7 +122,7 @@ class GraphConstants:
         )
 
     def _shape(self, node: GraphNode) -> tuple[int, ...]:
-        """Return the shape of a constant, and refuse one without a shape."""
+        """Return the shape of a constant. Raise FileError for one without a known shape."""
         shape = node.attributes["value"].tensor.tensor_shape
         sizes = tuple(int(dimension.size) for dimension in shape.dim)
         if shape.unknown_rank or any(size < 0 for size in sizes):

@@ -67,8 +67,11 @@ def input_sizes(node: GraphNode) -> tuple[int | None, ...]:
 
 
 def find_loose_ends(nodes: Mapping[str, GraphNode], image: str) -> list[str]:
-    """Return the nodes of the network, which depend on the image, that no such node reads. `nodes` are in
-    order.
+    """Return the loose ends, in order: nodes that depend on the image, whose values no other such node reads.
+    Observers, such as summaries, do not count.
+
+    Args:
+        nodes: of the graph, each after those that it reads.
     """
     live = names_depending_on(nodes, [image])
     network = live - _find_observers([node for node in nodes.values() if node.name in live])

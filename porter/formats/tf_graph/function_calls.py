@@ -76,7 +76,9 @@ def inline_functions(nodes: Mapping[str, GraphNode], functions: Iterable[Any], r
 
 
 def called_function(node: GraphNode, library: Mapping[str, Any]) -> str | None:
-    """Return the name of the library's function that a node calls, or None."""
+    """Return the name of the library's function that a node calls, as its op or in its attribute `f`; None if
+    it calls none.
+    """
     name = node.op
     if node.op in _CALLS and "f" in node.attributes:
         name = str(node.attributes["f"].func.name)

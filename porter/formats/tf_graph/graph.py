@@ -203,7 +203,9 @@ def _half_types(nodes: Iterable[GraphNode]) -> tuple[Dtype, ...]:
 
 
 def _graph_outputs(builder: Builder, ends: Mapping[NodeOutput, Value]) -> list[NodeOutput]:
-    """Return the ends without those that are another end's logits, and without the input."""
+    """Return the ends of a graph that are its outputs: not those that are another end's logits (what a
+    softmax or a sigmoid reads), nor the input itself.
+    """
     by_end = {end.node: source for source, end in ends.items() if end.node in builder.nodes}
     activations = [node for name in by_end if isinstance((node := builder.nodes[name]).op, OF_LOGITS)]
     logits = {source for node in activations for source in node.inputs}
@@ -275,7 +277,9 @@ def _take_floats(nodes: dict[str, GraphNode], image: str) -> dict[str, GraphNode
 
 
 def _stated_size(image: GraphNode) -> Size:
-    """Return rows and columns, as the graph states them."""
+    """Return the rows and columns that the graph states for its image; both are open where it states no four
+    axes.
+    """
     sizes = input_sizes(image)
     return (sizes[1], sizes[2]) if len(sizes) == 4 else ANY
 

@@ -55,7 +55,9 @@ _REDUCTIONS: Mapping[str, Reduction] = {"Mean": "mean", "Max": "max", "Min": "mi
 
 
 def _state_sizes(node: GraphNode, *values: Tensor) -> list[Numbers | None]:
-    """Return what Shape, ShapeN, Size and Rank give: numbers about the sizes of values."""
+    """Return what Shape, ShapeN, Size and Rank give: numbers about the sizes of values, None for a value of
+    unknown sizes.
+    """
     sizes_of_values = [each.walk.sizes(each.source) for each in values]
     number: Any = {"Size": math.prod, "Rank": len}.get(node.op, tuple)
     return [None if sizes is None else sizes_array(number(sizes)) for sizes in sizes_of_values]
@@ -79,7 +81,9 @@ def _cast(node: GraphNode, x: Tensor) -> Tensor | Numbers:
 
 
 def _reduce(node: GraphNode, x: Tensor, axes: Tensor) -> Tensor:
-    """Return the value of Mean, Max, Min or Sum."""
+    """Return the value of a reduction such as Mean, Max, Min or Sum over the stated axes; over none it is
+    Unsupported.
+    """
     numbers = axes.integers()
     if not numbers:
         raise Unsupported("over no axes")
@@ -125,6 +129,7 @@ def _reshape(node: GraphNode, x: Tensor, sizes: Tensor) -> Tensor | Repeated:
 
 
 def _depth_to_space(node: GraphNode, x: Tensor) -> Tensor:
+    """Return the value of DepthToSpace, which makes blocks of cells of channels."""
     windows.expect_layout(node)
     return x.apply_op(DepthToSpace(node.integer("block_size"), "DCR"))
 
@@ -137,7 +142,9 @@ def _response_norm(node: GraphNode, x: Tensor) -> Tensor:
 
 
 def _fill(node: GraphNode, sizes: Tensor, number: Tensor) -> Repeated | Zeros:
-    """Return one number, of sizes that are computed from open ones."""
+    """Return one number of sizes that are computed from open ones: a constant that is repeated, or `Zeros` if
+    it is 0.
+    """
     shape = tuple(sizes.dims())
     return Repeated(number.reference, shape) if number.number() else Zeros(shape)
 
@@ -152,6 +159,7 @@ def _stated_block(walk: Walk, node: GraphNode) -> Stated:
 
 
 def _space_to_depth(node: GraphNode, x: Tensor) -> Tensor:
+    """Return the value of SpaceToDepth, which makes channels of blocks of cells."""
     windows.expect_layout(node)
     return x.cells_as_channels(node.integer("block_size"))
 

@@ -260,7 +260,7 @@ def _describe_span(image: str, ends: Sequence[NodeOutput]) -> str:
 
 
 def _read_constants(nodes: Mapping[str, GraphNode], budget: int, refuse: Refuse) -> NamedArrays:
-    """Return every constant of real numbers except single ones, by the name of its node."""
+    """Return every constant of real numbers, by the name of its node, except single numbers."""
     constants = GraphConstants(nodes, {}, budget, refuse)
     arrays = {node.name: constants.array(node.name) for node in nodes.values() if node.op == "Const"}
     return {name: array for name, array in arrays.items() if array.ndim and is_floating(array)}

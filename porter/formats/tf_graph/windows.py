@@ -113,7 +113,7 @@ def expect_layout(node: GraphNode) -> None:
 
 
 def _expect_kernel(weights: Tensor) -> StoredTensor:
-    """Return the stored kernel of four axes, and raise Unsupported if it is none."""
+    """Return the stored kernel of four axes. Raise Unsupported if it is computed, or has other axes."""
     kernel = weights.walk.weights(weights.source)
     if kernel is None or len(kernel.shape) != 4 or 0 in kernel.shape:
         raise Unsupported("with a kernel that is computed, or has other axes than four")

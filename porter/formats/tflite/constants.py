@@ -30,8 +30,8 @@ RESHAPES = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS"})
 
 
 def kind_of(operator: Operator) -> str:
-    """Return an operator as patterns name it, mostly as the schema does: SquaredDifference for
-    SQUARED_DIFFERENCE.
+    """Return an operator under the name that porter's patterns use, mostly the schema's in another spelling:
+    SquaredDifference for SQUARED_DIFFERENCE. A mean that drops its axes has a name that no pattern has.
     """
     if operator.op == "MEAN":
         keeps_axes = operator.scalar(0, "B")

@@ -38,7 +38,7 @@ class Table:
         ]
 
     def scalar(self, field: int, kind: str, default: Any = 0) -> Any:
-        """Return a number, of a type as `struct` writes it."""
+        """Return a number, of a type as `struct` names it; the default where the field is left out."""
         position = self._locate(field)
         return default if position is None else _unpack(self.data, kind, position)
 
@@ -46,6 +46,7 @@ class Table:
         return bool(self.scalar(field, "B"))
 
     def table(self, field: int) -> Table | None:
+        """Return the table in a field; None where it is left out."""
         position = self._locate(field)
         return None if position is None else Table(self.data, self._follow(position))
 
@@ -63,12 +64,13 @@ class Table:
         return [Table(self.data, self._follow(start + 4 * index)) for index in range(count)]
 
     def numbers(self, field: int, kind: str) -> Array:
-        """Return a vector of numbers of a numpy type, without a copy."""
+        """Return a vector of numbers of a numpy type, without a copy; an empty one where it is left out."""
         dtype = np.dtype(kind).newbyteorder("<")
         start, count = self.vector(field, dtype.itemsize)
         return np.frombuffer(self.data, dtype, count, start)
 
     def text(self, field: int) -> str:
+        """Return the text in a field; an empty one where it is left out."""
         start, count = self.vector(field, 1)
         return self.data[start : start + count].decode()
 
@@ -97,7 +99,7 @@ class Table:
         return self.position + offset if offset else None
 
     def _follow(self, position: int) -> int:
-        """Return the place that an offset points to, which counts from its own."""
+        """Return the place that an offset points to; the offset counts from its own place."""
         target: int = position + _unpack(self.data, "I", position)
         return target
 

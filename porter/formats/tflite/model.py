@@ -372,7 +372,9 @@ def _read_stored(
 
 
 def _name_further_inputs(names: Sequence[str], inputs: Sequence[int], image: int | None) -> dict[int, str]:
-    """Return the names of inputs beside the image, by the indices of their tensors."""
+    """Return names for the inputs beside the image, by the indices of their tensors; none of them is another
+    tensor's.
+    """
     others = [index for index in inputs if index != image]
     used_names = {IMAGE, *(name for index, name in enumerate(names) if index not in others)}
     return {index: take_name(_input_word(names[index]), index, used_names) for index in others}
@@ -485,7 +487,9 @@ def _buffer_bytes(data: bytes, buffers: Sequence[Table], index: int) -> Array | 
 
 
 def _readers_by_tensor(graph: Table, codes: Sequence[str]) -> dict[int, set[str]]:
-    """Return the operators that read each tensor, by its place."""
+    """Return the names of the operators that read each tensor, by the tensor's index; none for a tensor that
+    nothing reads.
+    """
     readers = dict[int, set[str]]()
     for operator in graph.tables(_GRAPH_OPERATORS, MOST_NODES):
         for index in operator.numbers(_OPERATOR_INPUTS, "i4").tolist():

@@ -269,6 +269,7 @@ def _gather(node: Operator, x: Tensor, index: Tensor) -> Tensor:
 
 
 def _response_norm(node: Operator, x: Tensor) -> Tensor:
+    """Return a response norm across channels; the radius counts those on either side."""
     radius = node.scalar(0, "i")
     bias, alpha, beta = (node.scalar(field, "f") for field in (1, 2, 3))
     return x.apply_op(ops.LocalResponseNorm(2 * radius + 1, alpha, beta, bias))

@@ -103,12 +103,14 @@ def _read_grid(operator: Operator, x: Numbers, sides: tuple[int, ...], dilations
 
 
 def _conv(operator: Operator, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
+    """Compute CONV_2D, by groups if the kernel has fewer channels than the map."""
     grid = _read_grid(operator, x, kernel.shape[1:3], _CONV_DILATIONS)
     groups = x.shape[3] // kernel.shape[3]
     return channels_last(windows.conv)(x, reorder_axes(kernel, "OHWI"), bias, grid, groups)
 
 
 def _depthwise_conv(operator: Operator, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
+    """Compute DEPTHWISE_CONV_2D, whose kernel has filters for each channel of the map."""
     grid = _read_grid(operator, x, kernel.shape[1:3], _DEPTHWISE_DILATIONS)
     return channels_last(windows.conv)(x, reorder_axes(kernel, "IHWO"), bias, grid, x.shape[3])
 
@@ -138,13 +140,14 @@ def _transposed_conv(
 
 
 def _pool(operator: Operator, x: Numbers) -> Any:
+    """Compute MAX_POOL_2D or AVERAGE_POOL_2D."""
     sides = (operator.scalar(_FILTER_HEIGHT, "i"), operator.scalar(_FILTER_WIDTH, "i"))
     pool = windows.max_pool if operator.op == "MAX_POOL_2D" else windows.average_pool
     return channels_last(pool)(x, sides, _read_grid(operator, x, sides))
 
 
 def _batch_matmul(operator: Operator, x: Numbers, other: Numbers) -> Any:
-    """Return a matrix product, of transposed matrices if the options say so."""
+    """Compute BATCH_MATMUL, of transposed matrices if the options say so."""
     adj_x, adj_y = (operator.scalar(field, "B") for field in (0, 1))
     first = np.swapaxes(x, -1, -2) if adj_x else x
     second = np.swapaxes(other, -1, -2) if adj_y else other
@@ -161,6 +164,7 @@ def _pad(operator: Operator, x: Numbers, table: Numbers, fill: Any = 0.0) -> Any
 
 
 def _squeeze(operator: Operator, x: Numbers) -> Any:
+    """Compute SQUEEZE: drop the stated axes, or all of one cell where none are stated."""
     axes = _as_ints(operator.options.numbers(0, "i4")) if operator.options else []
     return np.squeeze(x, tuple(axes) or None)
 
@@ -209,6 +213,7 @@ def _strided_slice(operator: Operator, x: Numbers, *bounds: Any) -> Any:
 
 
 def _slice(operator: Operator, x: Numbers, begins: Any, sizes: Any) -> Any:
+    """Compute SLICE: a part of each axis; a size below 0 takes all that is left."""
     pairs = zip(_as_ints(begins), _as_ints(sizes), strict=True)
     return x[tuple(slice(begin, None if size < 0 else begin + size) for begin, size in pairs)]
 
@@ -223,7 +228,7 @@ def _split_by_sizes(operator: Operator, x: Numbers, sizes: Any, axis: Any) -> tu
 
 
 def _depth_to_space(operator: Operator, x: Numbers) -> Any:
-    """Return parts of the channels as the cells of blocks, block rows first."""
+    """Compute DEPTH_TO_SPACE: parts of the channels become the cells of blocks, block rows first."""
     side = operator.scalar(0, "i")
     images, rows, columns, channels = x.shape
     parts = x.reshape(images, rows, columns, side, side, channels // side**2).transpose(0, 1, 3, 2, 4, 5)
@@ -231,7 +236,7 @@ def _depth_to_space(operator: Operator, x: Numbers) -> Any:
 
 
 def _space_to_depth(operator: Operator, x: Numbers) -> Any:
-    """Return the cells of blocks as channels, block rows first."""
+    """Compute SPACE_TO_DEPTH: the cells of blocks become channels, block rows first."""
     side = operator.scalar(0, "i")
     images, rows, columns, channels = x.shape
     parts = x.reshape(images, rows // side, side, columns // side, side, channels).transpose(0, 1, 3, 2, 4, 5)
@@ -265,6 +270,7 @@ def _batch_to_space(operator: Operator, x: Numbers, block: Any, crops: Any) -> A
 
 
 def _response_norm(operator: Operator, x: Numbers) -> Any:
+    """Compute LOCAL_RESPONSE_NORMALIZATION; its alpha is for each channel of the window."""
     size = 2 * operator.scalar(0, "i") + 1
     bias, alpha, beta = (operator.scalar(field, "f") for field in (1, 2, 3))
     return channels_last(values.response_norm)(x, size, alpha * size, beta, bias)

@@ -102,7 +102,7 @@ def _read_coordinates(
 
 def _level_numbers(level: Table, field: int) -> Places:
     """Return the numbers of a level's index vector: `field` has their type, and the field after it their
-    table.
+    table. Raise ValueError if there is none.
     """
     kind = level.scalar(field, "B")
     table = level.table(field + 1)

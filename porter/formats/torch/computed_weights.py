@@ -156,7 +156,7 @@ def _compute_spectral_norm(value: Numbers, left: Numbers, right: Numbers) -> Num
 
 
 def _compute_pruned(value: Numbers, mask: Numbers) -> Numbers:
-    """Compute a pruned weight."""
+    """Compute a pruned weight: the stored one times its mask. Raise _DoNotFit for other shapes."""
     if value.shape != mask.shape:
         raise _DoNotFit
     return value * mask

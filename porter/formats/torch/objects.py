@@ -115,14 +115,16 @@ def torch_vocabulary(stored: Callable[[Any], object]) -> Vocabulary:
 
 
 def storage_in_archive(identity: Any) -> Storage:
-    """Return a storage by its id in the archive."""
+    """Return a storage by its id in the archive: a word, its type, its key, a device and a count."""
     word, named, key, _, count = identity
     _expect(word == "storage")
     return Storage(_expect_key(key), _storage_dtype(named), 0, _expect_count(count), count)
 
 
 def storage_in_stream(identity: Any) -> Storage:
-    """Return a storage by its id in the older stream, where it may be a part of another."""
+    """Return a storage by its id in the older stream, which has a view where it is a part of another
+    storage.
+    """
     word, named, key, _, total, view = identity
     _expect(word == "storage")
     start, count = (0, total) if view is None else view[1:]
@@ -135,12 +137,16 @@ def _storage_dtype(named: object) -> str:
 
 
 def _dtype_of_name(named: object) -> str:
+    """Return the type that a pickle names, such as torch.float32, without the package. Raise ValueError for
+    another name.
+    """
     name = _name_of_global(named).removeprefix("torch.")
     _expect(name in _DTYPES)
     return name
 
 
 def _name_of_global(named: object) -> str:
+    """Return the name of a class or function in a pickle. Raise TypeError for anything else."""
     if not isinstance(named, PickledGlobal):
         raise TypeError(f"expected a type, got {type(named).__name__}")
     return named.name
@@ -152,7 +158,7 @@ def _expect_key(key: object) -> str:
 
 
 def _expect_count(value: object) -> int:
-    """Return a whole number from 0; refuse anything else."""
+    """Return a whole number from 0 on. Raise ValueError for anything else."""
     if not isinstance(value, int) or not 0 <= value < 1 << 63:
         raise ValueError("a size or a stride is not a whole number from 0")
     return value
@@ -187,6 +193,9 @@ def _rebuild_tensor(
 
 
 def _rebuild_tensor_v2(storage: object, offset: object, shape: Any, strides: Any, *rest: Any) -> TorchTensor:
+    """Return a tensor as pickles of today make it. One whose signs are turned when it is read (`neg`) has no
+    storage here, and is refused later.
+    """
     _gradient, _hooks, *signs = rest
     if signs and signs[0] and signs[0].get("neg"):
         return TorchTensor(None, kind="stored with its signs turned")
@@ -198,19 +207,21 @@ def _rebuild_tensor_v3(storage: object, offset: object, shape: Any, strides: Any
 
 
 def _expect_tensor(data: object, *_: object) -> TorchTensor:
-    """Return a tensor; refuse anything else. A parameter is the tensor of its data."""
+    """Return a tensor, which for a parameter is that of its data. Raise TypeError for anything else."""
     if not isinstance(data, TorchTensor):
         raise TypeError(f"expected a tensor, got {type(data).__name__}")
     return data
 
 
 def _rebuild_on_device(data: object, dtype: object, *_: object) -> TorchTensor:
+    """Return a tensor that was moved to a device such as an XLA one, which keeps its type."""
     tensor = _expect_tensor(data)
     _expect(tensor.dtype == _dtype_of_name(dtype))
     return tensor
 
 
 def _rebuild_subclass(rebuild: object, _type: object, arguments: Any, *_: object) -> TorchTensor:
+    """Return the plain tensor that an object of a subclass of torch's tensors is made of."""
     if not isinstance(rebuild, PickledGlobal) or type(arguments) is not tuple:
         raise TypeError("a tensor of a class is not as torch pickles it")
     return _expect_tensor(rebuild.make(*arguments))

@@ -48,8 +48,8 @@ def read_archive(path: Path) -> Checkpoint:
 
 
 def read_stream(path: Path) -> Checkpoint:
-    """Read a state_dict in torch's older stream, as `read_archive` does. Tensors that begin at odd bytes are
-    copied.
+    """Read a state_dict in the older stream, which torch wrote before 1.6; the arrays are pages of the file,
+    but tensors that begin at odd bytes are copied.
     """
     with path.open("rb") as file:
         return _make_checkpoint(path, *_read_stream(path, _map_file(file.fileno())))

@@ -89,7 +89,7 @@ class _ModuleCalls:
         return self._add_call(kind, "/".join(path) or kind, fields, values)
 
     def _run_in_turn(self, parts: Sequence[_Part], values: Values) -> Values:
-        """Return what modules give one after the other."""
+        """Return what the last of some modules gives, each of which takes what the one before gives."""
         for part, path in parts:
             values = self.forward(part, path, values)
         return values
@@ -135,7 +135,9 @@ def _find_module(content: Any) -> LuaObject:
 
 
 def _passes_through(kind: str, fields: ModuleFields) -> bool:
-    """Return whether a module gives what it takes."""
+    """Return whether a module gives what it takes. A dropout of the first version does so only at a rate of
+    0, because it scales in inference.
+    """
     if kind in ("Dropout", "SpatialDropout"):
         return bool(fields.get("v2") or not fields.get("p"))
     return kind in _PASS_THROUGH

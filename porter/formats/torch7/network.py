@@ -48,6 +48,7 @@ class Torch7Layer(Reading):
     tensors: Mapping[str, str]
 
     def number(self, name: str, default: float) -> float:
+        """Return a field as a number; the default where it is missing or something else."""
         value = self.fields.get(name)
         return float(value) if isinstance(value, float | bool) else default
 
@@ -183,7 +184,7 @@ class _NetworkReader:
         return value if op in _PASS_THROUGH else self._add(path, op, value, fields)
 
     def _leave_out(self, op: str, rate: Any, path: str, value: Flow) -> None:
-        """Note a dropout, and the values that it reads."""
+        """Record a dropout as left out, for each of the values that it reads."""
         layer = LeftOut(path or op, op, float(rate) if isinstance(rate, int | float) else None)
         self.passed.extend((layer, each) for each in _flatten_values(value))
 

@@ -124,6 +124,7 @@ class _ObjectReader(Cursor):
                 thing.fields = fields if isinstance(fields, dict) else {}
 
     def _fill_table(self, table: Table) -> None:
+        """Read the pairs of a table. Keys that are objects are left out with their values."""
         for _ in range(self.number("I")):
             key = self.read()
             value = self.read()
@@ -136,7 +137,9 @@ class _ObjectReader(Cursor):
         self.read()
 
     def _storage(self, kind: str) -> Array:
-        """Return the next storage, an array of one axis."""
+        """Return the next storage, an array of one axis. Raise ValueError for a type that porter does not
+        read.
+        """
         name = _STORAGE_TYPES.get(kind.removeprefix("Cuda"))
         if name is None or (not kind and name == "f4"):
             raise ValueError(f"a storage of {kind or 'no kind'}, which porter does not read")

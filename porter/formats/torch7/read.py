@@ -112,7 +112,12 @@ def _compute_tensors(network: Torch7Network) -> NamedArrays:
 
 
 def _stored_tensors(layer: Torch7Layer, x: Tensor, axes: str) -> dict[str, Stored]:
-    """Return the kernel and the bias of a layer by role."""
+    """Return the kernel, the stored one or the one that was computed from it, and the bias of a layer by
+    role.
+
+    Args:
+        axes: the order of the kernel's axes.
+    """
     computed = f"{layer.name}:kernel"
     kernel = layer.tensors["weight"] if x.walk.flow.constants.declared(computed) is None else computed
     bias = {"bias": Stored(layer.tensors["bias"])} if "bias" in layer.tensors else {}
@@ -128,6 +133,7 @@ def _window(layer: Torch7Layer) -> tuple[Window, Pads]:
 
 
 def _read_conv(layer: Torch7Layer, x: Tensor) -> Tensor:
+    """Read a convolution, by groups if it states them."""
     window, pads = _window(layer)
     op = ops.Conv(layer.count("nOutputPlane", 0), window, Convention.stated(pads), layer.count("groups", 1))
     return x.conv(op, _stored_tensors(layer, x, "OIHW"))
@@ -176,6 +182,7 @@ def _read_adaptive_pool(layer: Torch7Layer, x: Tensor) -> Tensor:
 
 
 def _read_linear(layer: Torch7Layer, x: Tensor) -> Tensor:
+    """Read Linear, a dense layer of features."""
     units, _ = x.walk.flow.constants.declared(layer.tensors["weight"]) or (0, 0)
     return x.fully_connected(units, _stored_tensors(layer, x, "OI"))
 
@@ -211,8 +218,8 @@ def _read_shave_image(layer: Torch7Layer, x: Tensor) -> Tensor:
 
 
 def _axis(layer: Torch7Layer, x: Tensor) -> int:
-    """Return the axis of a layer, which counts from 1. If `nInputDims` is one less than the value's axes, it
-    is an axis of one image.
+    """Return the axis of a layer, which counts from 1, or from the end below 0. If `nInputDims` is one less
+    than the value's axes, it is an axis of one image, and the batch is before it.
     """
     dimension = layer.count("dimension", 1)
     return dimension - 1 + (layer.count("nInputDims", 0) == x.rank - 1) if dimension > 0 else dimension
@@ -260,11 +267,13 @@ def _read_padding(layer: Torch7Layer, x: Tensor) -> Tensor:
     cells, rank = layer.count("pad", 0), layer.count("nInputDim", 0)
     if layer.count("index", 1) != 1:
         raise Unsupported("within an axis")
+    # Counted from 1, and without the batch if `nInputDim` is less than the value's axes.
     axis = layer.count("dim", 1) - 1 + (0 < rank < x.rank)
     return x.pad({axis: (max(-cells, 0), max(cells, 0))}, layer.number("value", 0.0))
 
 
 def _read_threshold(layer: Torch7Layer, x: Tensor) -> Tensor:
+    """Read Threshold as a lower bound; one that puts another number than its bound is Unsupported."""
     least = layer.number("threshold", 1e-6)
     if least != layer.number("val", 0.0):
         raise Unsupported("to another number")
@@ -272,6 +281,7 @@ def _read_threshold(layer: Torch7Layer, x: Tensor) -> Tensor:
 
 
 def _read_lrn(layer: Torch7Layer, x: Tensor) -> Tensor:
+    """Read a response norm across channels, whose alpha is divided by their number."""
     size = layer.count("size", 5)
     alpha = layer.number("alpha", 1e-4)
     return x.apply_op(
@@ -289,16 +299,19 @@ def _read_bilinear_upsampling(layer: Torch7Layer, x: Tensor) -> Tensor:
 
 
 def _read_softplus(layer: Torch7Layer, x: Tensor) -> Tensor:
+    """Read SoftPlus: log(1 + exp(beta * x)) / beta."""
     beta = layer.number("beta", 1.0)
     return softplus(x) if beta == 1 else softplus(beta * x) / beta
 
 
 def _read_narrow(layer: Torch7Layer, x: Tensor) -> Tensor:
+    """Read Narrow: so many cells of an axis, from `index` on, which counts from 1."""
     start = layer.count("index", 1) - 1
     return x.cut({_axis(layer, x): slice(start, start + layer.count("length", 1))})
 
 
 def _read_reduce(layer: Torch7Layer, x: Tensor) -> Tensor:
+    """Read Mean or Max over one axis, which goes unless `squeeze` is false."""
     function: ops.Function = "mean" if layer.op == "Mean" else "max"
     return x.reduce(function, [_axis(layer, x)], not layer.flag("squeeze", True))
 

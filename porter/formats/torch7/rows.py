@@ -46,6 +46,7 @@ def _grid(fields: ModuleFields, **more: Any) -> Grid:
 
 
 def _conv(fields: ModuleFields, x: Numbers, weight: Numbers, bias: Numbers | None = None) -> Any:
+    """Compute SpatialConvolution; a kernel that is stored as a matrix gets four axes."""
     kernel = weight.reshape(len(weight), -1, *fields.rows_and_columns("k", 1))
     return windows.conv(x, kernel, bias, _grid(fields), fields.integer("groups", 1))
 
@@ -69,8 +70,8 @@ def _batch_norm(fields: ModuleFields, x: Numbers, running_mean: Numbers, **vecto
 
 
 def _axis(fields: ModuleFields, x: Numbers) -> int:
-    """Return the axis of a module, which counts from 1. If `nInputDims` is one less than the value's axes, it
-    is an axis of one image.
+    """Return the axis of a module, which counts from 1, or from the end below 0. If `nInputDims` is one less
+    than the value's axes, it is an axis of one image, and the batch is before it.
     """
     dimension = fields.integer("dimension", 1)
     is_of_image = fields.integer("nInputDims", 0) == x.ndim - 1
@@ -118,6 +119,7 @@ def _padding(fields: ModuleFields, x: Numbers) -> Any:
 
 
 def _response_norm(fields: ModuleFields, x: Numbers) -> Any:
+    """Compute SpatialCrossMapLRN, across channels."""
     alpha, beta, bias = fields.get("alpha", 1e-4), fields.get("beta", 0.75), fields.get("k", 1.0)
     return values.response_norm(x, fields.integer("size", 5), alpha, beta, bias)
 
@@ -131,12 +133,14 @@ def _bilinear_upsampling(fields: ModuleFields, x: Numbers) -> Any:
 
 
 def _narrow(fields: ModuleFields, x: Numbers) -> Any:
+    """Compute Narrow: so many cells of an axis, from `index` on, which counts from 1."""
     start = fields.integer("index", 1) - 1
     axis = _axis(fields, x)
     return np.take(x, np.arange(start, start + fields.integer("length", 1)), axis)
 
 
 def _softplus(fields: ModuleFields, x: Numbers) -> Any:
+    """Compute SoftPlus: log(1 + exp(beta * x)) / beta."""
     beta = fields.get("beta", 1.0)
     return np.logaddexp(beta * x, 0) / beta
 

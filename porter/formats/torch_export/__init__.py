@@ -9,6 +9,7 @@ SAVE = "torch.export.save(torch.export.export(model.eval(), (torch.randn(2, 3, 2
 
 
 def _is_export(content: Content) -> bool:
+    """Return whether a file is an archive of torch.export's, by the names of its members."""
     named = "serialized_exported_program.json" in (content.members or ())  # torch < 2.8
     return named or "archive_format" in content.inner_members
 

@@ -26,6 +26,7 @@ def _is_number(argument: Any) -> bool:
 
 
 def _list_of(kind: Kind) -> Kind:
+    """Return the test whether an argument is a list of a kind, in which some may be None."""
     return lambda argument: (
         isinstance(argument, list) and all(each is None or kind(each) for each in argument)
     )
@@ -83,7 +84,7 @@ def expect_kinds(node: AtenNode, nodes: Mapping[str, AtenNode]) -> None:
 
 
 def _describe_number(node: AtenNode) -> str:
-    """Return words for a computed number."""
+    """Return words for a number that the program computes: the number of images, or another one."""
     if node.op == "sym_size" and node.arguments["dim"] == 0:
         return "the number of images"
     return "computed as the model runs"

@@ -85,7 +85,9 @@ def kind_of(node: AtenNode) -> str:
 
 
 def operands(node: AtenNode) -> Sequence[Operand]:
-    """Return a node's inputs, and the axis of a mean over one."""
+    """Return a node's inputs, and the axis of a mean over one behind them, which porter's patterns
+    look at.
+    """
     axes = node.arguments.get("dim") if node.op == "mean" else None
     if isinstance(axes, list) and len(axes) == 1:
         return (*node.inputs, float(axes[0]))
@@ -98,8 +100,8 @@ def _sub(x: Tensor, other: Tensor, alpha: float = 1) -> Tensor:
 
 
 def _div(scope: Scope, x: Tensor, other: Tensor, rounding_mode: str | None = None) -> Tensor | Value:
-    """Return a quotient, rounded if it is stated how; the whole norm where it is torch's local response norm
-    in parts.
+    """Return a quotient, rounded if `rounding_mode` says how. Where it is the last step of torch's local
+    response norm, return the whole norm.
     """
     if rounding_mode is not None:
         return functions.whole_quotient(x, other, rounding_mode)
@@ -129,17 +131,20 @@ def _count_pooled_channels(walk: Walk, pool: AtenNode, value: Value) -> int | No
 
 
 def _clamp(x: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Tensor:
+    """Return `x` within two bounds; one that is None does not bound it."""
     low = -math.inf if min is None else min.number()
     high = math.inf if max is None else max.number()
     return x.clip(low, high)
 
 
 def _addcmul(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> Tensor:
+    """Return x + value * tensor1 * tensor2."""
     product = tensor1 * tensor2
     return x + (product if value == 1 else value * product)
 
 
 def _addcdiv(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> Tensor:
+    """Return x + value * tensor1 / tensor2."""
     quotient = tensor1 / tensor2
     return x + (quotient if value == 1 else value * quotient)
 
@@ -148,7 +153,7 @@ def _addcdiv(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> T
 
 
 def _elu(x: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Tensor:
-    """Return a scaled ELU."""
+    """Return an ELU times `scale`, as SELU is; one whose input is scaled is Unsupported."""
     if input_scale != 1:
         raise Unsupported("with scales")
     return functions.scaled_elu(x, alpha, scale)
@@ -161,7 +166,7 @@ def _rrelu(x: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool
 
 
 def _softplus(x: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
-    """Return a softplus; porter has no op for one with a beta."""
+    """Return a softplus; porter has no op for one with a beta, or with some thresholds."""
     op = softplus_op(threshold) if beta == 1 else None
     if op is None:
         raise Unsupported("with a beta or threshold")
@@ -206,6 +211,7 @@ def _masked_fill(scope: Scope, x: Tensor, mask: Tensor, value: Tensor | float) -
 
 
 def _expect_inference(training: bool) -> None:
+    """Raise Unsupported for an op in training mode."""
     if training:
         raise Unsupported("in training mode (call model.eval() before torch.export.export)")
 
@@ -242,6 +248,9 @@ class _BatchNorm(_StoredNorm):
     training: bool = False
 
     def read(self) -> Tensor:
+        """Return the norm by the stored statistics, or of a constant by its own. A value's own statistics are
+        Unsupported.
+        """
         if self.x.array is not None and (self.training or self.running_mean is None):
             # The statistics of a constant are the same for every image.
             return _standardise(self.x, self.eps, self.weight, self.bias)
@@ -258,6 +267,7 @@ class _InstanceNorm(_StoredNorm):
     use_input_stats: bool
 
     def read(self) -> Tensor:
+        """Return the norm by each image's own statistics, or by the stored ones."""
         if self.use_input_stats:
             return self.x.instance_norm(self.eps, gamma=self.weight, beta=self.bias)
         return self.apply_statistics()
@@ -356,6 +366,9 @@ class _Attention(Call):
     enable_gqa: bool = False
 
     def read(self) -> Tensor:
+        """Return the attention, with its mask if there is one; Unsupported if it is causal, of grouped
+        queries or with dropout.
+        """
         if self.is_causal or self.enable_gqa or self.dropout_p:
             raise Unsupported("that is causal, of grouped queries or with dropout")
         mask = None

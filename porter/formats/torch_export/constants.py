@@ -113,7 +113,11 @@ def _fill_function(number: float | None = None) -> Callable[..., Numbers]:
 
 
 def _linspace(start: Tensor | float, end: Tensor | float, steps: int, dtype: int | None = None) -> Numbers:
-    """Return so many numbers at equal distances."""
+    """Return so many numbers at equal distances, from `start` to `end`.
+
+    Args:
+        dtype: unused: kinds of numbers, not types, count here.
+    """
     if not isinstance(steps, int) or not 0 < steps <= MOST_COMPUTED:
         raise Unsupported("of numbers that the program computes")
     first, last = (bound.number() if isinstance(bound, Tensor) else float(bound) for bound in (start, end))
@@ -121,7 +125,7 @@ def _linspace(start: Tensor | float, end: Tensor | float, steps: int, dtype: int
 
 
 def _meshgrid(tensors: Sequence[Tensor], indexing: str = "ij") -> Outputs:
-    """Return the grids of the coordinates along each axis."""
+    """Return the grids of the coordinates along each axis, one for each axis."""
     arrays = [each.numbers() for each in tensors]
     expect_room(math.prod(each.size for each in arrays))
     return [np.asarray(each) for each in np.meshgrid(*arrays, indexing=indexing)]  # type: ignore[call-overload]
@@ -142,6 +146,7 @@ def _expect_rows(rows: Numbers, count: int, width: int) -> Numbers:
 def _take_rows(scope: Scope, dims: Sequence[int]) -> Numbers:
     """Return rows of a table by their indices; each first axis of these may have a table of its own."""
     indices, table = (scope.tensor(each).numbers() for each in scope.node.inputs)
+    # `dims` puts the axes of the indices in the order of those that the product had.
     rows = indices.transpose(dims)
     *_, count, width = table.shape
     tables = np.broadcast_to(table, (*rows.shape[:-1], count, width))

@@ -109,8 +109,8 @@ def holds_at_every_size(program: JsonObject, image: str, traced: Sequence[int], 
 
 
 def _open_size_symbols(program: JsonObject, image: str) -> dict[int, str] | None:
-    """Return the names of the image's open sizes, by the map's axes; None where a size is no single symbol
-    (`2*s0`), or both are the same one.
+    """Return the names of the image's open sizes by the map's axes, 0 for rows and 1 for columns; None where
+    a size is no single symbol (`2*s0`), or both are the same one.
     """
     sizes = program["graph_module"]["graph"]["tensor_values"][image]["sizes"][2:]
     texts = {axis: str(size["as_expr"]["expr_str"]) for axis, size in enumerate(sizes) if "as_expr" in size}

@@ -77,6 +77,9 @@ def _type_name(scalar_type: Any) -> str:
 
 
 def _roll(x: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
+    """Return `x` with the cells of some axes moved on, those at the end to the beginning; all axes as one are
+    Unsupported.
+    """
     if dims in ([], ()):
         raise Unsupported("of all axes as one")
     return x.roll(dict(zip(_as_list(dims), _as_list(shifts), strict=True)))
@@ -132,6 +135,7 @@ def _with_mean(spread: Callable[..., Tensor]) -> Function:
 
 
 def _unflatten(x: Tensor, dim: int, sizes: Sequence[Dim]) -> Tensor:
+    """Return `x` with several axes in place of one."""
     axis = position_of(dim, len(x.sizes))
     return x.reshape([*x.sizes[:axis], *sizes, *x.sizes[axis + 1 :]])
 
@@ -145,14 +149,16 @@ def _squeeze(x: Tensor, dim: Any = None) -> Tensor:
 
 
 def _repeat(x: Tensor, repeats: Sequence[Dim]) -> Tensor:
-    """Return whole copies of an axis, one after the other."""
+    """Return whole copies of `x` along each axis, one after the other; for a value, a number for each of its
+    axes.
+    """
     if len(repeats) != x.rank and x.array is None:
         raise Unsupported(f"of {x.rank} axes by {len(repeats)} numbers")
     return x.repeat(repeats)
 
 
 def _repeat_interleave(x: Tensor, repeats: Any, dim: int | None = None, output_size: Any = None) -> Tensor:
-    """Return each cell of an axis several times."""
+    """Return each cell of an axis several times, one after the other; those of the first axis are images."""
     if not isinstance(repeats, int) or dim is None:
         raise Unsupported("by numbers of each cell, or of a flat tensor")
     return x.repeat_images(repeats) if dim in (0, -x.rank) else x.interleave(dim, repeats)
@@ -179,6 +185,7 @@ def _split(x: Tensor, split_size: Any = None, split_sizes: Any = None, dim: int 
 
 
 def _chunk(x: Tensor, chunks: int, dim: int = 0) -> list[Tensor]:
+    """Return at most `chunks` parts of an axis, of one size but for the last, which may be smaller."""
     (size,) = fixed_sizes([x.size(dim)])
     return x.split(dim, _piece_sizes(x, dim, -(-size // chunks)))
 
@@ -195,6 +202,7 @@ def _pad(x: Tensor, pad: Sequence[Dim], mode: str = "constant", value: float = 0
     """Return the value with cells before and after those of axes, the last axis first: one number, or the
     map's own cells.
     """
+    # torch states pairs from the last axis on.
     pairs = {-1 - pair: (pad[2 * pair], pad[2 * pair + 1]) for pair in range(len(pad) // 2)}
     return x.extend(pairs, _MODES[mode]) if mode in _MODES else x.pad(pairs, float(value))
 
@@ -229,6 +237,7 @@ def _reduction_function(function: Reduction) -> Function:
 def _vector_norm(
     x: Tensor, ord: float = 2, dim: Any = (), keepdim: bool = False, dtype: int | None = None
 ) -> Tensor:
+    """Return the norm of order `ord` over axes."""
     _expect_type(dtype)
     return functions.norm(x, ord, _axes(x, dim), keepdim)
 
@@ -249,11 +258,13 @@ def _extremum_function(function: Reduction, pair: Callable[[Tensor, Tensor], Ten
 
 
 def _prod(x: Tensor, dim: int | None = None, keepdim: bool = False, dtype: int | None = None) -> Tensor:
+    """Return the product over an axis."""
     _expect_type(dtype)
     return functions.prod(x, _axes(x, dim), keepdim)
 
 
 def _cumsum(x: Tensor, dim: int, dtype: int | None = None) -> Tensor:
+    """Return the running sums along an axis."""
     _expect_type(dtype)
     return x.cumsum(dim)
 
@@ -290,6 +301,9 @@ class _Upsample(Call):
     scales_w: float | None = None
 
     def read(self) -> Tensor:
+        """Return the upsampled map, by scales where both are stated, otherwise to a size. Unsupported where
+        torch's rounding would take other cells than porter's op.
+        """
         name = self.x.scope.node.op
         op = _UPSAMPLES[name]
         if self.align_corners:

@@ -362,7 +362,7 @@ def _value_name(argument: JsonObject) -> str:
 
 
 def _value_names(output: JsonObject) -> Iterator[str]:
-    """Yield the names of the values in one output."""
+    """Yield the names of the values in one output of a node; none for an output that is not given."""
     ((kind, value),) = output.items()
     if kind in ("as_tensors", "as_sym_ints"):
         yield from (_value_name(each) for each in value)

@@ -24,7 +24,7 @@ class _Im2col(Call):
 
     @property
     def windows(self) -> tuple[Window, Pads]:
-        """The window of patches, and the zeros around the map."""
+        """Return the window of patches, and the zeros around the map."""
         kernel, stride, dilation, padding = (
             (each[0], each[-1]) for each in (self.kernel_size, self.stride, self.dilation, self.padding)
         )

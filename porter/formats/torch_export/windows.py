@@ -48,6 +48,9 @@ class _Convolution(Call):
     output_padding: Pair = 0
 
     def read(self) -> Tensor | Numbers:
+        """Return the convolution or the transposed one: of a constant, along one axis, or over a map, by the
+        kernel's axes.
+        """
         if self.x.array is not None:
             return self._convolve_constant(self.x.array)
         kernel, tensors = _kernel_and_tensors(self.weight, self.bias)
@@ -155,6 +158,7 @@ class _Pool(Call):
         return Window(_pair(self.kernel_size), _pair(self.stride or self.kernel_size))
 
     def convention(self, fill: float, average: Average = "real_cells") -> Convention:
+        """Return the pads of the pool, what fills them, and how an average and the size are counted."""
         pads = symmetric_pads(_pair(self.padding))
         return Convention.stated(pads, fill, average, "ceil" if self.ceil_mode else "floor")
 
@@ -170,6 +174,7 @@ class _MaxPool(_Pool):
     dilation: Pair = 1
 
     def read(self) -> Tensor:
+        """Return the largest numbers of the windows, in which pads take no part."""
         window = replace(self.window, dilation=_pair(self.dilation))
         return self.add_pool("pool", "max", window, self.convention(LOWEST))
 
@@ -184,6 +189,7 @@ class _AvgPool(_Pool):
     divisor_override: int | None = None
 
     def read(self) -> Tensor:
+        """Return the means of the windows, by all cells, by the real ones, or by `divisor_override`."""
         average: Average = "real_cells"
         if self.divisor_override or (self.count_include_pad and not self.ceil_mode):
             average = "full_window"
@@ -202,6 +208,7 @@ class _AvgPool1d(_Pool):
     count_include_pad: bool = True
 
     def read(self) -> Tensor:
+        """Return the means of windows over one axis; with pads it is Unsupported."""
         if any(_pair(self.padding)):
             raise Unsupported("with pads")
         (_, cells), (_, step) = self.window.kernel, self.window.stride
@@ -251,6 +258,7 @@ def _global_pool_function(function: Reduced) -> Function:
 
 
 def _pair(argument: Pair) -> tuple[int, int]:
+    """Return rows and columns of an argument that is one number or two."""
     numbers = [argument] if isinstance(argument, int) else argument
     return numbers[0], numbers[-1]
 

@@ -224,7 +224,7 @@ class _FunctionalWriter:
             self.current[base] = source
 
     def _add_alias(self, node: AtenNode, source: NodeOutput | None) -> None:
-        """Add a node as another name of a value, or as it is where `source` is None."""
+        """Add a node as an alias, another name of the value `source`, or as it is where `source` is None."""
         if source is not None:
             node = replace(
                 node, op="alias", target="aten.alias.default", inputs=(source,), arguments={"self": source}
@@ -242,7 +242,7 @@ class _FunctionalWriter:
         return self._expand_to(node, source) if fits and self.types.get((node.name, 0)) in kinds else None
 
     def _expand_to(self, node: AtenNode, source: NodeOutput) -> NodeOutput:
-        """Return a value, repeated to the sizes of what a node gives."""
+        """Return a value, repeated to the sizes of what a node gives; as it is where it has them."""
         sizes = node.sizes[0]
         if self._sizes_of(source) == sizes:
             return source
@@ -296,6 +296,7 @@ class _FunctionalWriter:
         return (steps, part) if is_plain and not is_read_later and is_made_by_op else None
 
     def _source_of(self, node: AtenNode) -> NodeOutput | float:
+        """Return what a write puts into its part: a value or a number, 0 for one that states none."""
         source: NodeOutput | float = node.arguments.get(_WRITES[node.target], 0.0)
         return source
 
@@ -355,11 +356,14 @@ class _FunctionalWriter:
         return self._add_node(node, "cat", tuple(parts), {"tensors": parts, "dim": axis}, sizes)
 
     def _add_axis(self, node: AtenNode, source: NodeOutput, sizes: Sizes, axis: int) -> NodeOutput:
-        """Return a value as one cell of an axis of these sizes, which it lacks."""
+        """Add the step that makes a value one cell of an axis of these sizes, which it lacks, and return its
+        value.
+        """
         sizes_of_cell = (*sizes[:axis], 1, *sizes[axis + 1 :])
         return self._add_node(node, "unsqueeze", (source,), {"self": source, "dim": axis}, sizes_of_cell)
 
     def _add_view(self, node: AtenNode, source: NodeOutput, sizes: Sizes) -> NodeOutput:
+        """Add a view of a value in these sizes, of which one may be open, and return its value."""
         sizes_or_rest = [size if isinstance(size, int) else -1 for size in sizes]
         return self._add_node(node, "view", (source,), {"self": source, "size": sizes_or_rest}, sizes)
 
