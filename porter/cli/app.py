@@ -62,6 +62,9 @@ def start(
 
 @command(app, commands.CONVERT, cls=WithStock)
 def convert(given: GivenArguments, card: bool, as_json: bool) -> None:
+    """Port the source, or fill the class that `--into` names, and print the result. `given` has the options
+    that were typed, as in every command here.
+    """
     if "into" in given:
         from porter.comparison.transfer.fill import fill
 
@@ -82,6 +85,7 @@ def convert(given: GivenArguments, card: bool, as_json: bool) -> None:
 
 @command(app, commands.VERIFY)
 def verify(given: GivenArguments, layers: bool, as_json: bool) -> None:
+    """Compare a port with its source again, print the verdict, and end with status 1 if it fails."""
     from porter.verification.reverify import verify
 
     verdict = verify(**given)
@@ -92,6 +96,7 @@ def verify(given: GivenArguments, layers: bool, as_json: bool) -> None:
 
 @command(app, commands.BATCH)
 def batch(given: GivenArguments, as_json: bool) -> None:
+    """Make the ports of a list, print what became of them, and end with status 1 if some do not stand."""
     from porter.batch.batch import batch
 
     made = batch(commands.BatchOptions(**given), (sys.executable, "-m", "porter.cli.supervised"))
@@ -102,6 +107,7 @@ def batch(given: GivenArguments, as_json: bool) -> None:
 
 @command(app, commands.COMPARE)
 def compare(given: GivenArguments, layers: bool, junit: Path | None, as_json: bool) -> None:
+    """Compare two models, print what differs, and end with status 1 if they are not the same function."""
     if junit is not None:
         expect_folder(junit)
     from porter.comparison.compare import compare
@@ -117,6 +123,7 @@ def compare(given: GivenArguments, layers: bool, junit: Path | None, as_json: bo
 
 @command(app, commands.PREDICT)
 def predict(given: GivenArguments, as_json: bool) -> None:
+    """Predict the classes of photos, and print them."""
     from porter.evaluation.prediction import predict
 
     predictions = predict(**given)
@@ -128,6 +135,9 @@ def predict(given: GivenArguments, as_json: bool) -> None:
 
 @command(app, commands.EVALUATE)
 def evaluate(given: GivenArguments, results: Path | None, as_json: bool) -> None:
+    """Measure ports, and let the first process of a run print the figures. End with status 1 if one misses
+    the expected accuracy, and with that of Ctrl-C if photos are left.
+    """
     if results is not None:
         expect_folder(results)
     try:
@@ -171,6 +181,7 @@ def pads(given: GivenArguments, all_sites: bool, as_json: bool) -> None:
 
 @command(app, commands.FETCH)
 def fetch(variant: str, source: str, recipes: Path | None, as_json: bool) -> None:
+    """Fetch the published weights of a variant, and print their path."""
     from porter.recipe import find_member
     from porter.source.place import fetch_published
 
@@ -184,6 +195,9 @@ def fetch(variant: str, source: str, recipes: Path | None, as_json: bool) -> Non
 
 @command(study_app, commands.STUDY)
 def study_padding(given: GivenArguments, source: str | None, as_json: bool) -> None:
+    """Study the padding of weights, print what was found, and end with the status of Ctrl-C if cases are
+    missing.
+    """
     from porter.cli.study import study as printed
     from porter.evaluation.padding_study.study import study
 
@@ -195,6 +209,7 @@ def study_padding(given: GivenArguments, source: str | None, as_json: bool) -> N
 
 @command(app, commands.REPORT)
 def report(given: GivenArguments, open_page: bool, as_json: bool) -> None:
+    """Write a port's report, open it if that is asked for, and print where it is."""
     from porter.reporting.write_page import report
 
     written = report(**given)

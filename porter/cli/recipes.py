@@ -21,6 +21,7 @@ recipe_app.callback()(help_without_command)
 
 @command(recipe_app, commands.RECIPE_LIST)
 def recipe_list(recipes: Path | None, as_json: bool) -> None:
+    """Print the recipes that porter finds; those that cannot be read are named on stderr."""
     from porter.recipe import declared_recipes, recipes_folder
 
     declared = declared_recipes(recipes, with_zoos=True)
@@ -35,6 +36,7 @@ def recipe_list(recipes: Path | None, as_json: bool) -> None:
 
 @command(recipe_app, commands.RECIPE_SHOW)
 def recipe_show(name: str, recipes: Path | None, as_json: bool) -> None:
+    """Print a recipe with the graph of a variant: the one that is named, or the recipe's first."""
     from porter.recipe import expand, find_recipe
 
     recipe = find_recipe(name, recipes)
@@ -46,6 +48,9 @@ def recipe_show(name: str, recipes: Path | None, as_json: bool) -> None:
 
 @command(recipe_app, commands.RECIPE_CHECK)
 def recipe_check(file: Path, weights: Path | None, as_json: bool) -> None:
+    """Check a recipe, try it on a file of weights if one is given, print what was found, and end with the
+    status of the first problem.
+    """
     from porter.authoring.check.recipe_check import check_recipe
 
     checked, trial = check_recipe(file), None
@@ -71,6 +76,9 @@ def recipe_new(
     input_size: str | None,
     as_json: bool,
 ) -> None:
+    """Draft a recipe, and print what it has. A draft from a graph that does not load the weights ends with an
+    error's status.
+    """
     from porter.authoring.drafting import OWN, new_recipe
     from porter.padding.sizes import parse_size
 

@@ -206,6 +206,11 @@ def _alike(
 ) -> float:
     """Return how much speaks for a pair: equal numbers most, then shapes, attributes and kind, and the last
     word of the name least.
+
+    Args:
+        one, mine: the first form and its unit.
+        other, its: the second form and its unit.
+        prints: of both forms.
     """
     named = 0.1 * (mine.name.rpartition("/")[2] == its.name.rpartition("/")[2])
     if mine.kind != its.kind:

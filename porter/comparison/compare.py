@@ -383,6 +383,9 @@ def _unexplained(
 ) -> list[FoundDifference]:
     """Return a difference for each pair in which nothing was found and which gives other values for the same
     numbers.
+
+    Args:
+        layers: by pair of paths, how far apart they are on the same numbers.
     """
     known, pairing = {each.pair for each in differences}, differing.pairing
     limit = max(FLOAT64_LIMIT, 10 * (ROUNDED if differing.tolerance is None else differing.tolerance))
@@ -421,6 +424,9 @@ def _judge(
 def _layers(pairing: Pairing, layers: Mapping[tuple[str, str], float]) -> tuple[LayerPair, ...]:
     """Return all units in the first model's order; those that only the second has follow what they follow
     there.
+
+    Args:
+        layers: by pair of paths, how far apart they are on the same numbers.
     """
     one, other = pairing.one.units, pairing.other.units
     after: dict[str | None, list[LayerPair]] = {}

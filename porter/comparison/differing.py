@@ -141,6 +141,10 @@ class Differences:
     def is_split(self, mine: Unit, its: Unit) -> bool:
         """Return whether the norm or scale that only one of two layers has follows behind something else in
         the other model, so that the layers alone are the same.
+
+        Args:
+            mine: the first model's unit.
+            its: the second model's.
         """
         pairing = self.pairing
         one, other = pairing.one, pairing.other
@@ -207,6 +211,10 @@ class Differences:
     def of_pair(self, mine: Unit, its: Unit) -> Iterator[tuple[Kind, str, str]]:
         """Yield the differences of two paired units: the kind, where, and what in words. Units of other kinds
         have only that one.
+
+        Args:
+            mine: the first model's unit.
+            its: the second model's.
         """
         where = _where(mine.name, its.name)
         if mine.kind != its.kind:
@@ -231,6 +239,11 @@ class Differences:
     def _windows(self, where: str, mine: Unit, its: Unit) -> Iterator[tuple[Kind, str, str]]:
         """Yield the differences of two windows: in kernel, stride or dilation, otherwise in pads, where these
         are not the same function at the compared sizes.
+
+        Args:
+            where: in words, for the difference.
+            mine: the first model's unit.
+            its: the second model's.
         """
         kind: Any = mine.kind
         sites = [Site(kind, unit.says["window"], unit.says["convention"]) for unit in (mine, its)]
@@ -257,6 +270,10 @@ class Differences:
         """Yield the differences between the tensors of two paired units, each with its kind and place: other
         shapes, or values that are further apart than the limit allows, with the reason if one is known. Yield
         none for equal tensors; values that are only rounded otherwise are noted in `rounded`.
+
+        Args:
+            mine: the first model's unit.
+            its: the second model's.
         """
         if not mine.tensors or self._raw_equal(mine, its):
             return
@@ -347,6 +364,11 @@ class Differences:
     def _by_parts(self, where: str, mine: Unit, its: Unit) -> Iterator[tuple[Kind, str, str]]:
         """Yield the differences of the layers and norms that units are made of, one by one, where both models
         have them; or that one lacks a norm.
+
+        Args:
+            where: in words, for the whole units.
+            mine: the first model's unit.
+            its: the second model's.
         """
         one, other = self._raw(self.pairing.one, mine), self._raw(self.pairing.other, its)
         norms = [[each for each in raw if _is_norm(each[0])] for raw in (one, other)]
@@ -479,6 +501,10 @@ class Differences:
 def _same_node(node: Node, form: NormalForm, other: Node, elsewhere: NormalForm) -> bool:
     """Return whether two nodes have the same op and stored tensors; the batches that a norm has seen do not
     count.
+
+    Args:
+        node, form: the first node, and the form with its tensors.
+        other, elsewhere: the second node and its form.
     """
     ours, theirs = form.tensors.get(node.holder, {}), elsewhere.tensors.get(other.holder, {})
     return (

@@ -215,6 +215,9 @@ def _full(values: Iterable[float], channels: int) -> Numbers:
 def _of_norm(node: Node, op: ops.BatchNorm, own: Mapping[str, Numbers]) -> dict[str, Numbers]:
     """Return the gamma and beta of the scale that a batch norm is.
 
+    Args:
+        own: the norm's tensors by role.
+
     Raises:
         MappingError: a variance plus epsilon is not above 0.
     """
@@ -313,7 +316,7 @@ def _chains(units: _Units, outputs: Iterable[str], join: Callable[[Unit, Unit], 
 
 def _with_pads(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
     """Join a pad op to the next layer, where that layer sees the pads' fill in its own pads, and return the
-    units. `outputs` is unused: every step takes the same arguments.
+    units. `outputs` and `known` are unused: every step takes the same arguments.
     """
 
     def padded(unit: Unit) -> Unit:
@@ -370,7 +373,9 @@ def _as_dense(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape
 
 
 def _products(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
-    """Return the units with x times a sigmoid of x as a swish, and times a hard sigmoid as a hard swish."""
+    """Return the units with x times a sigmoid of x as a swish, and times a hard sigmoid as a hard swish.
+    `known` is unused, because every step takes the same arguments.
+    """
     counts = _readers(units, outputs)
     named = {"sigmoid": "swish", "hard_sigmoid": "hard_swish"}
     done: _Units = dict(units)
@@ -397,7 +402,8 @@ def _of_sixths(unit: Unit) -> bool:
 
 def _with_scales(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
     """Return the units with each scale that is the only reader of a layer, a norm or another scale in that
-    one's tensors. An RMS norm has no place for what a scale adds.
+    one's tensors. An RMS norm has no place for what a scale adds. `known` is unused, because every step takes
+    the same arguments.
     """
 
     def join(layer: Unit, scale: Unit) -> Unit | None:
@@ -431,7 +437,7 @@ def _scaled(layer: Unit, array: Numbers, gamma: Numbers) -> Numbers:
 def _before_layers(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
     """Return the units with each scale that only a convolution or a dense layer reads in that one's kernel;
     what the scale adds goes into the bias, if the layer pads nothing. Another order of channels goes into the
-    kernel, too.
+    kernel, too. `known` is unused, because every step takes the same arguments.
     """
 
     def join(scale: Unit, layer: Unit) -> Unit | None:
@@ -465,6 +471,10 @@ def _before_layers(units: _Units, outputs: tuple[str, ...], known: Mapping[str, 
 def _apart(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
     """Return the units with the queries, keys and values that one dense layer gives as three layers, and with
     each part of a layer's channels that is cut out as a layer of its own.
+
+    Args:
+        outputs: of the graph, which read their values too.
+        known: the shape of each value of one image.
     """
     counts = _readers(units, outputs)
     done: _Units = {}
@@ -520,7 +530,9 @@ def _turned(order: Unit, layer: Unit) -> Unit | None:
 
 
 def _together(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
-    """Return the units with layers of one value whose channels are joined as one layer."""
+    """Return the units with layers of one value whose channels are joined as one layer. `known` is unused,
+    because every step takes the same arguments.
+    """
     counts = _readers(units, outputs)
     done: _Units = {}
     for path, unit in units.items():
@@ -557,7 +569,8 @@ def _whole(parts: Sequence[Unit]) -> Unit | None:
 
 def _positions(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
     """Return the units with positions that are added to tokens as part of these: trained tokens before the
-    others, or places of zeros, both hold what is added to them.
+    others, or places of zeros, both hold what is added to them. `known` is unused, because every step takes
+    the same arguments.
     """
 
     def join(tokens: Unit, unit: Unit) -> Unit | None:
@@ -582,7 +595,9 @@ def _positions(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shap
 
 
 def _sums(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
-    """Return the units with sums of sums as one sum, and products of products as one product."""
+    """Return the units with sums of sums as one sum, and products of products as one product. `known` is
+    unused, because every step takes the same arguments.
+    """
     counts = _readers(units, outputs)
     done: _Units = {}
     for path, unit in units.items():
@@ -605,7 +620,10 @@ def _sums(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -
 
 
 def _joins(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
-    """Join what a join along the same axis reads, whoever else reads that one."""
+    """Return the units with each concat that reads concats along the same axis as one concat of all that
+    these read, whoever else reads them. `outputs` and `known` are unused, because every step takes the same
+    arguments.
+    """
     done: _Units = {}
     for path, unit in units.items():
         parts = [done.get(read) for read in unit.inputs]

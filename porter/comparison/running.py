@@ -88,6 +88,11 @@ def _reads_joined(unit: Unit) -> bool:
 def _as_in(one: Unit, read: list[str], pairs: Mapping[str, str]) -> list[str]:
     """Return the values that a unit reads, where their order does not matter, in the order of their pairs in
     the first unit. Those without a pair fill the places that are left.
+
+    Args:
+        one: the unit whose inputs give the order.
+        read: what the unit of the other form reads.
+        pairs: by the first form's path, the second's.
     """
     left = [*read]
     placed: list[str | None] = []

@@ -231,7 +231,12 @@ def _fields(file: BinaryIO, message: TfRecord) -> Iterator[tuple[int, int | TfRe
 
 
 def _varint(file: BinaryIO, at: int, end: int) -> tuple[int, int]:
-    """Return a number of up to 64 bits, and where it ends."""
+    """Return a number of up to 64 bits, and where it ends.
+
+    Args:
+        at: the byte where the number begins.
+        end: the byte where its message ends.
+    """
     file.seek(at)
     value = 0
     for index, byte in enumerate(file.read(min(10, end - at))):

@@ -148,6 +148,9 @@ def fit_protocol(protocol: Preprocess, model_input: Input, where: str) -> Prepro
 def notes_on_proportion(facts: Facts, fed: Preprocess) -> tuple[str, ...]:
     """Return one line where photos are not prepared as a user or a file states it, but in proportion for a
     port of one size.
+
+    Args:
+        fed: the protocol as photos are prepared for the port.
     """
     own = facts.preprocess
     if own is None or facts.protocol_by not in ("user", "file") or own.fed_side == fed.fed_side:

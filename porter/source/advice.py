@@ -40,6 +40,10 @@ def with_advice(
     """Return the error of a file that is not the variant, with the settings of `--map` that open it and the
     best next step. Only settings that open the file when tried are kept. If none does, the next step is
     another file.
+
+    Args:
+        known: where the weights come from.
+        wishes: how the file was to be opened.
     """
     without_map = _line_by_own_graph(candidate) or (
         "give the whole model (.keras, SavedModel), or a file without the layers after the network"

@@ -37,6 +37,9 @@ def open_match(match: Match, wishes: Wishes, others: Iterable[Candidate] = ()) -
 def open_with_origin(candidate: Candidate, known: KnownOrigin, wishes: Wishes) -> Opened:
     """Open the file as a variant, with the options of the recipe that its origin sets.
 
+    Args:
+        known: where the weights come from, with the options that this sets.
+
     Raises:
         UsageError: it is stated to be another network.
         MappingError: as `open_candidate`.

@@ -260,6 +260,9 @@ def _head_rows(port: StoredPort, checkpoint: Checkpoint, matched: _MatchedTensor
 def _graph_as_trained(port: StoredPort, matched: _MatchedTensors, rows: int) -> Graph:
     """Return the port's graph with so many classes, and with the scales and offsets that its norms got in
     training.
+
+    Args:
+        rows: of the file's head, which are its classes.
     """
     graph, head = port.graph, head_of(port.graph)
     changes: dict[str, dict[str, Any]] = {}

@@ -128,6 +128,10 @@ def make_images(size: KnownSize, count: int, channels: int, fed: InputRange, see
     Noise is summed over octaves, each half as strong as the coarser one before it, so that neighbouring
     pixels are similar and the images differ from each other. White noise averages out, and a shifted window
     would hardly change the logits.
+
+    Args:
+        fed: the range of the numbers.
+        seed: another one gives other images.
     """
     make = _cached_unit_images if math.prod(size) * count * channels <= _MOST_KEPT else _unit_images
     return fed.of(make(size, count, channels, seed).copy())

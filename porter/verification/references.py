@@ -402,6 +402,10 @@ def _is_asked(path: str, paths: Collection[str] | None) -> bool:
 def _describe_difference(stated: Array, porters: Array) -> str | None:
     """Say how far apart values in float64 are that should be equal; None where they are equal, or where
     porter's are not finite.
+
+    Args:
+        stated: what the file or the implementation gives.
+        porters: what porter takes for it.
     """
     if not np.isfinite(porters).all():
         return None

@@ -32,6 +32,7 @@ def check_given(
 
     Args:
         unfolded: the source's graph with the norms that the port may have folded.
+        native: rows and columns of the port's input.
 
     Raises:
         UsageError: it does not run at the port's size.

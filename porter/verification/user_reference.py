@@ -429,6 +429,11 @@ def _expect_outputs(
 ) -> str | None:
     """Expect as many outputs, of the same shapes, as the source has. Return the path of the head whose row 0
     the reference has and the port lacks; None if it has no such row.
+
+    Args:
+        given: what `--reference` names.
+        outputs: of the reference for two images.
+        size: rows and columns of these.
     """
     graph = opened.graph
     known = shapes(graph, size)
@@ -472,6 +477,10 @@ def _ending_of(
 ) -> tuple[Ending | None, tuple[str, ...]]:
     """Find what makes the port's logits comparable with the reference's outputs, which may be probabilities,
     and a line that says so; None where they are comparable as they are.
+
+    Args:
+        given: what `--reference` names.
+        outputs: of the reference for two images.
     """
     value = outputs[0].reshape(len(outputs[0]), -1).astype(np.float64)
     kept = isinstance(opened.graph.by_path[opened.graph.output].op, OF_LOGITS)

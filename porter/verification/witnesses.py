@@ -79,6 +79,10 @@ def ask_witness(opened: Opened, size: KnownSize, whole: bool) -> Testimony:
     reads, and return what it says. The answer is empty where the format has no witness, the model is in
     memory, or the outputs are not the file's own; it says so where the witness cannot be run.
 
+    Args:
+        size: rows and columns of an image, where the file leaves them open.
+        whole: the outputs are those of the file, not values that a user names.
+
     Raises:
         Contradiction: the witness reads something else than porter.
     """

@@ -83,7 +83,12 @@ def _read_stated(file: Path) -> Any:
 
 
 def _make_object(models: Any, stated: Any, where: str) -> Any:
-    """Make a model of KerasHub's, or a value, as `keras.saving.serialize_keras_object` states it."""
+    """Make a model of KerasHub's, or a value, as `keras.saving.serialize_keras_object` states it.
+
+    Args:
+        stated: the object as JSON: a class with its arguments, a list, or a plain value.
+        where: the file, for errors.
+    """
     match stated:
         case {"class_name": "function", "config": str(name)}:  # an activation
             return name

@@ -49,7 +49,11 @@ def import_timm() -> ModuleType:
 
 
 def implementation(builders: Mapping[str, Call]) -> Implementation:
-    """Make an implementation of the models of a table, by variant."""
+    """Make an implementation of the models of a table, by variant.
+
+    Args:
+        builders: by variant, the name of timm's model and its arguments.
+    """
 
     def call_for(model: StockModel) -> tuple[Call, dict[str, float]]:
         """Return the call that builds a model with the source's epsilon, where it takes one, and the recipe's

@@ -159,6 +159,10 @@ def _plain_settings(config: Mapping[str, Any]) -> dict[str, Any]:
 def _class_of(library: ModuleType, config: type, named: object, where: str) -> Any:
     """Return the class of a model for images, as config.json names it; if it names none, the first that there
     is, for classification if possible.
+
+    Args:
+        config: the class of the model's settings.
+        named: the class that config.json names; None if it names none.
     """
     candidates = {}
     for task in _FOR_IMAGES:

@@ -241,6 +241,10 @@ def _fill_numbers(numbers: re.Pattern[str], text: str, values: Sequence[str]) ->
 def _merge_last_words(rules: Sequence[_Rule], needed: Set[str], names: Mapping[str, str]) -> Iterator[_Rule]:
     """Yield the rules, with those that differ only in a last word that path and name share as one rule with
     `{part}`.
+
+    Args:
+        rules: those so far; paths of `needed` that they lack count as rules of their own.
+        needed: the paths that have to have a name.
     """
     covered = {path for rule in rules for path in rule.paths}
     plain = [_Rule(path, names[path], (path,)) for path in needed if path not in covered]

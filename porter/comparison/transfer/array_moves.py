@@ -96,27 +96,30 @@ Move: TypeAlias = tuple[Step, ...]
 
 
 def moved(move: Move, array: NDArray[Any]) -> NDArray[Any]:
-    """An array after the steps of a move."""
+    """Return an array after the steps of a move."""
     for step in move:
         array = step.of(array)
     return array
 
 
 def move_text(move: Move, value: str) -> str:
-    """The same as an expression of numpy."""
+    """Return the steps of a move as an expression of numpy on `text`."""
     for step in move:
         value = step.text(value)
     return value
 
 
 def counted(shape: Sequence[int]) -> Places:
-    """The place of each cell of an array of a shape."""
+    """Return an array of a shape whose cells are numbered from 0 in their order."""
     return np.arange(math.prod(shape), dtype=np.int64).reshape(shape)
 
 
 def move_of(places: Places, shape: Sequence[int]) -> Move | None:
-    """The steps that make an array of `shape` the one whose cells have these places in it; None where slices,
-    orders of axes and shapes are not all.
+    """Return the steps that make an array of `shape` the one whose cells have these places in it; None where
+    slices, orders of axes and shapes are not all.
+
+    Args:
+        places: for each cell of the result, the number of the cell that it comes from.
     """
     if places.size == 0:
         return None
@@ -129,15 +132,19 @@ def move_of(places: Places, shape: Sequence[int]) -> Move | None:
 
 
 def _cut(places: Places, shape: tuple[int, ...]) -> tuple[Move, Places]:
-    """The slices that hold all these places, and the places that are left."""
+    """Return the slices that hold all these places, and what they leave of the array, its cells numbered as
+    before.
+    """
     steps = list[Step]()
     inner = counted(shape)
     for axis, size in enumerate(shape):
+        # the index along this axis of each place
         own = places // math.prod(shape[axis + 1 :]) % size
         start = int(own.min())
         stop = int(own.max()) + 1
         if stop - start == size:
             continue
+        # a part of equal ones, such as the second of three
         fits = size % (stop - start) == 0 and start % (stop - start) == 0
         step = (
             EqualPart(size // (stop - start), start // (stop - start), axis)
@@ -150,7 +157,13 @@ def _cut(places: Places, shape: tuple[int, ...]) -> tuple[Move, Places]:
 
 
 def _candidates(inner: Places, shape: tuple[int, ...]) -> Iterable[Move]:
-    """Moves of axes that give the shape, likeliest first."""
+    """Yield moves of axes that give the shape, likeliest first: none, an order of axes, and one around axes
+    of one cell.
+
+    Args:
+        inner: the array that is moved.
+        shape: that of the result.
+    """
     own = inner.shape
     if own == shape:
         yield ()
@@ -173,7 +186,9 @@ def _candidates(inner: Places, shape: tuple[int, ...]) -> Iterable[Move]:
 
 
 def _general(places: Places, inner: Places) -> Move | None:
-    """Axes that are split and joined: by the strides of the array."""
+    """Return the steps that split and join axes, which are found by the strides of the places; None where the
+    places have no even strides.
+    """
     known = np.searchsorted(flat := np.sort(inner, axis=None), places)
     if flat.size != places.size:
         return None
@@ -184,8 +199,10 @@ def _general(places: Places, inner: Places) -> Move | None:
         if own is None:
             return None
         axes += own
+    # The axis with the longest step is the slowest in the array.
     order = sorted(range(len(axes)), key=lambda place: -axes[place][1])
     split = tuple(axes[place][0] for place in order)
+    # where each of the result's axes is after the split
     turn = tuple(order.index(place) for place in range(len(axes)))
     steps: list[Step] = [Shaped(split)] if split != inner.shape else []
     steps += [Turned(turn)] if turn != tuple(range(len(turn))) else []
@@ -196,7 +213,9 @@ def _general(places: Places, inner: Places) -> Move | None:
 
 
 def _strides(line: Places) -> list[tuple[int, int]] | None:
-    """An axis as axes of even steps: sizes and steps, the slowest first; None where it is none."""
+    """Return an axis as axes of even steps: their sizes and steps, the slowest first; None where it is not
+    made of such. An axis of one cell is none at all.
+    """
     if len(line) == 1:
         return []
     step = int(line[1])

@@ -62,9 +62,11 @@ Value: TypeAlias = Copied | ComputedValue | SameNumber
 
 
 def assign(pairing: Pairing, size: KnownSize) -> dict[Key, Value]:
-    """The value of each tensor of the second form that the first says; others are left out.
+    """Return the value of each tensor of the second form that the first says, by its holder and role; others
+    are left out.
 
     Args:
+        pairing: the units of both forms, aligned.
         size: at which both forms were made.
     """
     found = dict[Key, Value]()
@@ -83,7 +85,7 @@ def assign(pairing: Pairing, size: KnownSize) -> dict[Key, Value]:
 
 
 def _roles(form: NormalForm, node: Node) -> dict[str, tuple[int, ...]]:
-    """The shapes of a node's tensors by their roles."""
+    """Return the shapes of a node's tensors by their roles."""
     own = form.tensors.get(node.holder, {})
     return {role: array.shape for role, array in own.items() if role != "batches"}
 
@@ -93,7 +95,13 @@ def _holders(form: NormalForm, unit: Unit) -> list[Node]:
 
 
 def _is_plain(pairing: Pairing, mine: Unit, its: Unit) -> bool:
-    """Whether two units are made of the same layers, whose tensors have the same cells in the same order."""
+    """Return whether two units are made of the same layers, whose tensors have the same cells in the same
+    order, so that each tensor is copied. Others are `odd`.
+
+    Args:
+        mine: the first form's unit.
+        its: the second form's.
+    """
     ours, theirs = _holders(pairing.one, mine), _holders(pairing.other, its)
     moves = [[node.op for node in unit.nodes if isinstance(node.op, _MOVING)] for unit in (mine, its)]
     return (
@@ -136,7 +144,7 @@ class _Chain:
 
 
 def _chain(form: NormalForm, unit: Unit) -> _Chain | None:
-    """The layers and the norm that a unit is made of; None where it is made of something else too."""
+    """Return the layers and the norm that a unit is made of; None where it is made of something else too."""
     holders = _holders(form, unit)
     layers = tuple(node for node in holders if "kernel" in _roles(form, node))
     norms = [node for node in holders if isinstance(node.op, ops.BatchNorm)]
@@ -148,7 +156,13 @@ def _chain(form: NormalForm, unit: Unit) -> _Chain | None:
 def _of_odd(
     pairing: Pairing, kernels: Mapping[str, Copied], mine: Unit, its: Unit
 ) -> Iterator[tuple[Key, Value]]:
-    """The tensors of a unit whose layers are others than its partner's."""
+    """Yield the tensors of a unit whose layers are others than its partner's: kernels that are made of other
+    kernels' cells, and norms that only one of them has. Yield none where the units are made of more than
+    layers and one norm, or a kernel is not known.
+
+    Args:
+        kernels: by holder, the cells that a kernel of the second form is made of.
+    """
     ours, theirs = _chain(pairing.one, mine), _chain(pairing.other, its)
     if ours is None or theirs is None or bool(ours.layers) != bool(theirs.layers):
         return
@@ -170,7 +184,9 @@ def _of_odd(
 def _of_layers(
     pairing: Pairing, layers: Sequence[Node], kernels: Mapping[str, Copied]
 ) -> Iterator[tuple[Key, Value]]:
-    """Kernels, and the biases of the same rows."""
+    """Yield the kernels of layers, and the biases of the same rows: those of the source's rows, or 0 where
+    the source has none.
+    """
     for node in layers:
         kernel = kernels[node.holder]
         yield (node.holder, "kernel"), kernel
@@ -184,7 +200,7 @@ def _of_layers(
 
 
 def _rows_of(pairing: Pairing, kernel: Copied) -> Copied | None:
-    """The biases of the rows of a kernel; None where a row has numbers of several."""
+    """Return the biases of the rows of a kernel; None where a row has numbers of several rows."""
     keys = tuple((path, "bias") for path, _ in kernel.keys)
     if kernel.places is None:
         return Copied(keys)
@@ -192,6 +208,7 @@ def _rows_of(pairing: Pairing, kernel: Copied) -> Copied | None:
     which = kernel.which if kernel.which is not None else np.zeros_like(kernel.places)
     flat = (each.reshape(len(each), -1) for each in (which, kernel.places))
     which, places = flat
+    # from the cell in its kernel to the row
     rows = places // sizes[which]
     if (rows != rows[:, :1]).any() or (which != which[:, :1]).any():
         return None
@@ -199,7 +216,7 @@ def _rows_of(pairing: Pairing, kernel: Copied) -> Copied | None:
 
 
 def _in_order(kernel: Copied) -> bool:
-    """Whether the rows of a kernel are those of one other, in the same order."""
+    """Return whether the rows of a kernel are those of one other, in the same order."""
     if kernel.places is None:
         return True
     rows = kernel.places.reshape(len(kernel.places), -1)
@@ -212,7 +229,14 @@ def _of_norms(
     norms: tuple[Node | None, Node | None],
     kernels: Mapping[str, Copied],
 ) -> Iterator[tuple[Key, Value]]:
-    """One layer and one norm, of which one side may lack one, or a bias."""
+    """Yield the tensors of one layer and one norm, of which one side may lack one, or a bias. A norm that the
+    second lacks is folded into its layer, and one that the first lacks changes nothing. Yield none for a
+    folded norm if there is no bias to take its offset.
+
+    Args:
+        layers: the first form's layer and the second's; None where there is none.
+        norms: the same for the norms.
+    """
     (layer, its_layer), (norm, its_norm) = layers, norms
     own = {} if layer is None else _roles(pairing.one, layer)
     its_own = {} if its_layer is None else _roles(pairing.other, its_layer)
@@ -229,6 +253,7 @@ def _of_norms(
     if norm is None:
         yield from _changing_nothing(pairing, its_norm, bias)
     else:
+        # The norm's mean takes a bias that has no other place.
         lost = 0.0 if "bias" in its_own else bias
         yield from _of_norm(pairing, norm, its_norm, lost)
 
@@ -236,6 +261,11 @@ def _of_norms(
 def _folded(
     pairing: Pairing, norm: Node, its_layer: Node, kernel: Copied, bias: Copied | float
 ) -> Iterator[tuple[Key, Value]]:
+    """Yield the kernel and the bias of a layer that takes in the norm behind it.
+
+    Args:
+        bias: that of the first form's layer; 0 if it has none.
+    """
     assert isinstance(norm.op, ops.BatchNorm)
     has = _roles(pairing.one, norm)
     epsilon = float(norm.op.epsilon)
@@ -256,11 +286,12 @@ def _folded(
 
 
 def _changing_nothing(pairing: Pairing, norm: Node, bias: Copied | float) -> Iterator[tuple[Key, Value]]:
-    """A norm that only adds a bias."""
+    """Yield the tensors of a norm that only adds a bias; none if the norm has no offset to add it."""
     assert isinstance(norm.op, ops.BatchNorm)
     roles = _roles(pairing.other, norm)
     if isinstance(bias, Copied) and "beta" not in roles:
         return
+    # the variance plus epsilon is 1
     numbers = {"gamma": 1.0, "mean": 0.0, "variance": 1 - float(norm.op.epsilon), "beta": 0.0}
     for role in roles:
         yield (
@@ -272,7 +303,9 @@ def _changing_nothing(pairing: Pairing, norm: Node, bias: Copied | float) -> Ite
 def _of_norm(
     pairing: Pairing, norm: Node, its_norm: Node, bias: Copied | float
 ) -> Iterator[tuple[Key, Value]]:
-    """A norm's tensors, of which the source may lack some; its mean takes a bias that the target lacks."""
+    """Yield a norm's tensors, of which the source may lack some; its mean takes a bias that the target lacks.
+    Yield none if the source has a tensor that the target lacks.
+    """
     has, wants = _roles(pairing.one, norm), _roles(pairing.other, its_norm)
     if has.keys() - wants.keys():
         return
@@ -289,8 +322,9 @@ _Spans: TypeAlias = dict[str, tuple[int, tuple[int, ...]]]
 
 
 def _kernels(pairing: Pairing, odd: Sequence[tuple[Unit, Unit]], size: KnownSize) -> dict[str, Copied]:
-    """The kernels of the second form's layers that are made of cells of the first's, by their paths. Both
-    forms are made once more of kernels whose numbers count their cells.
+    """Return the kernels of the second form's layers that are made of cells of the first's, by their holders.
+    Both forms are made once more of kernels whose numbers count their cells: the number in a place of the
+    normal form tells which cell came there. Return none if that fails.
     """
     if not odd:
         return {}
@@ -309,6 +343,7 @@ def _kernels(pairing: Pairing, odd: Sequence[tuple[Unit, Unit]], size: KnownSize
         if codes[0] is None or codes[1] is None or codes[0].size != codes[1].size:
             continue
         for path in dict.fromkeys(node.holder for node in pair[1].nodes if node.holder in cells):
+            # where the second's kernel has its cells, the first's cells stand
             inside = codes[1] - spans[1][path][0]
             within = (inside >= 0) & (inside < cells[path].size)
             cells[path][inside[within]] = codes[0][within]
@@ -318,8 +353,8 @@ def _kernels(pairing: Pairing, odd: Sequence[tuple[Unit, Unit]], size: KnownSize
 
 
 def _counted(form: NormalForm, units: Sequence[Unit]) -> tuple[Tensors, _Spans]:
-    """The tensors of a form with other numbers in some units: kernels count their cells, norms change
-    nothing.
+    """Return the tensors of a form with other numbers in some units: kernels count their cells from 1 on,
+    norms change nothing. Return too where the numbers of each kernel start, and its shape.
     """
     tensors, start = dict(form.tensors), 1
     spans: _Spans = {}
@@ -340,7 +375,9 @@ def _counted(form: NormalForm, units: Sequence[Unit]) -> tuple[Tensors, _Spans]:
 
 
 def _codes(unit: Unit | None) -> Places | None:
-    """The numbers of a unit's kernel; None where they count no cells, because something else is in it too."""
+    """Return the numbers of a unit's kernel; None where they count no cells, because something else is in it
+    too.
+    """
     kernel = None if unit is None else unit.tensors.get("kernel")
     if kernel is None:
         return None
@@ -349,7 +386,7 @@ def _codes(unit: Unit | None) -> Places | None:
 
 
 def _cells_of(codes: Places, spans: _Spans) -> Copied:
-    """Which cells of which kernels these numbers count."""
+    """Return which cells of which kernels these numbers count."""
     starts = np.array([start for start, _ in spans.values()])
     which = np.searchsorted(starts, codes, side="right") - 1
     used = np.unique(which)

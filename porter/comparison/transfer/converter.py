@@ -43,7 +43,9 @@ class About:
 
 
 def converter_text(rows: Sequence[Row], about: About) -> str:
-    """The module: names by rule, loops for repeated blocks; numpy, safetensors and h5py only."""
+    """Return the text of the module that converts: names by rule, loops for repeated blocks; it uses numpy,
+    safetensors and h5py only.
+    """
     layers = layers_of(rows)
     rules = checked(rules_of(layers), layers)
     kinds = kinds_of(rules)
@@ -64,11 +66,12 @@ def converter_text(rows: Sequence[Row], about: About) -> str:
 
 
 def _said(text: str) -> str:
-    """A text inside a docstring."""
+    """Return a text as it may stand inside a docstring."""
     return escaped(text, False)
 
 
 def _head(about: About) -> str:
+    """Return the module's docstring and its imports."""
     imports = ["import sys", "", "import numpy as np"]
     names = "load_file, save_file" if about.reader == "safetensors" else "save_file"
     return "\n".join(
@@ -85,14 +88,16 @@ def _head(about: About) -> str:
 
 
 def _function(name: str) -> str:
-    """A function as it stands in porter.comparison.transfer.converter_functions, without types."""
+    """Return the text of a function as it stands in porter.comparison.transfer.converter_functions, without
+    types.
+    """
     text = inspect.getsource(getattr(converter_functions, name)).rstrip()
     head, rest = text.split("\n", 1)
     return f"{re.sub(r'(: (Any|float|str [|] Path))|( -> [^:]+(?=:$))', '', head)}\n{rest}"
 
 
 def _kind(name: str, kind: LayerKind) -> str:
-    """The function that makes the variables of a layer."""
+    """Return the text of the function that makes the variables of a layer."""
     lines = [f"def {name}({', '.join(('made', 'ours', *_needed(kind)))}):"]
     for last, text in kind.made:
         for place, word in enumerate(_needed(kind)[1:]):
@@ -102,7 +107,7 @@ def _kind(name: str, kind: LayerKind) -> str:
 
 
 def _needed(kind: LayerKind) -> tuple[str, ...]:
-    """The parameters of the function that makes a layer, beside those that all have."""
+    """Return the parameters of the function that makes a layer, beside those that all have."""
     texts = "".join(text for _, text in kind.made)
     count = next(place for place in range(len(texts) + 1) if SLOT.format(place) not in texts)
     theirs = ["theirs"] if count == 1 else [f"theirs_{place + 1}" for place in range(count)]
@@ -110,6 +115,7 @@ def _needed(kind: LayerKind) -> tuple[str, ...]:
 
 
 def _rule(rule: LoopRule, kinds: Mapping[LayerKind, str]) -> list[str]:
+    """Return the lines of a rule: its loops, and inside them a call for each of its steps."""
     indent, lines = "    ", list[str]()
     for line in loop_lines(rule.values, rule.variables):
         lines += _wrapped(indent, line)
@@ -122,7 +128,7 @@ def _rule(rule: LoopRule, kinds: Mapping[LayerKind, str]) -> list[str]:
 
 
 def _wrapped(indent: str, line: str) -> list[str]:
-    """A `for` statement; the rows of a table that is too long, in lines."""
+    """Return a `for` statement in lines: the rows of a table that is too long have lines of their own."""
     if len(indent + line) <= _WIDTH or " in ((" not in line:
         return [indent + line]
     head, _, rows = line.partition(" in (")
@@ -137,6 +143,9 @@ def _wrapped(indent: str, line: str) -> list[str]:
 
 
 def _tail(about: About) -> str:
+    """Return the end of the module: what reads a file, and what runs the conversion, with a comment on how
+    the result is loaded.
+    """
     read = "load_file" if about.reader == "safetensors" else "read_h5"
     comment = [f"# {line}" for line in ("Then, in the model's framework:", *about.loading.splitlines())]
     return "\n".join(
@@ -153,9 +162,10 @@ def _tail(about: About) -> str:
 
 
 def text_of_test(name: str, source: str) -> str:
-    """The module that tests a converter.
+    """Return the text of the module that tests a converter.
 
     Args:
+        name: the converter's module.
         source: the path of the source's file, as a default.
     """
     return f'''"""Tests that {name}.py makes the tensors of into.json, bit for bit. SOURCE is its file."""

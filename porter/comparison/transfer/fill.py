@@ -74,7 +74,9 @@ class Filling:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many of the source's tensors are used and not, and variables that are filled with a number."""
+        """Return how many of the source's tensors are used and not, and how many variables are filled with a
+        number.
+        """
         used = {name for row in self.rows for name in row.sources}
         fitted = self.opened.fitted
         own = set() if fitted is None else {*fitted.checkpoint.tensors}
@@ -110,7 +112,8 @@ class Filling:
 
 @takes(ConvertOptions)
 def fill(asked: ConvertOptions) -> Filling:
-    """Puts the tensors of a source into a class that exists, and proves it by a comparison.
+    """Put the tensors of a source into a class that exists, prove it by a comparison, write the folder, and
+    return what was done.
 
     Raises:
         CheckFailed: the class computes something else than the source, with what differs. The class has its
@@ -134,7 +137,7 @@ def fill(asked: ConvertOptions) -> Filling:
 
 
 def _expect_together(asked: ConvertOptions) -> None:
-    """Refuses options of a port's own files."""
+    """Refuse options of a port's own files, which a class of the user's has not."""
     usual = {each.name: each.default for each in ConvertOptions.__dataclass_fields__.values()}
     for name in (
         "to",
@@ -157,7 +160,7 @@ def _expect_together(asked: ConvertOptions) -> None:
 
 
 def _port_of(asked: ConvertOptions) -> StoredPort | None:
-    """The port that is the source, if it is one."""
+    """Return the port that is the source, if it is one."""
     if asked.source is not None or asked.weights is not None or not isinstance(asked.subject, str | PathLike):
         return None
     return port_at(Path(asked.subject))
@@ -166,7 +169,7 @@ def _port_of(asked: ConvertOptions) -> StoredPort | None:
 def _filled(
     opened: Opened, names: tuple[str, str], place: InMemory, wanted: Wanted, port: StoredPort | None
 ) -> Filling:
-    """The class with the source's tensors.
+    """Return the class with the source's tensors, which are put into it and compared.
 
     Raises:
         CheckFailed: it computes something else. Its own tensors are in it then.
@@ -223,8 +226,9 @@ def _table(
     size: KnownSize,
     recipes: Path | None,
 ) -> list[Row]:
-    """How each of the model's variables is made, in their order: those whose layers are paired with the
-    source's, and those that have one number in all cells.
+    """Return how each of the model's variables is made, in their order: those whose layers are paired with
+    the source's, and those that have one number in all cells. Other variables are left out. The model has
+    random numbers afterwards, by which its variables were found.
     """
     variables = dict(_random(initial))
     state.put(model, {**initial, **variables})
@@ -244,8 +248,8 @@ def _table(
 
 
 def _random(initial: NamedArrays) -> Iterator[tuple[str, Array]]:
-    """Numbers that tell variables and their axes apart; those of a class that was just built may be all the
-    same. All are above 0, as variances are.
+    """Yield by name numbers that tell variables and their axes apart; those of a class that was just built
+    may be all the same. All are above 0, as variances are.
     """
     rng = np.random.default_rng(0)
     for name, array in initial.items():
@@ -255,15 +259,15 @@ def _random(initial: NamedArrays) -> Iterator[tuple[str, Array]]:
 
 
 def _refusal(found: Comparison) -> CheckFailed:
-    """Why the class is not filled: what the comparison found."""
+    """Return the error that the class is not filled, with what the comparison found."""
     said = [" ".join(line.split()) for line in found.lines()[1:]]
     end = f"A is {found.a}, B is {found.b}: let B compute what A does; no file was written"
     return CheckFailed(found.summary, where=found.b, next="\n".join([*said, end]))
 
 
 def _own_file(source: SourceTensors) -> tuple[str, Path] | None:
-    """How numpy reads the source's own file so that it has these tensors, `safetensors` or `h5`, and the
-    file; None where it needs a framework to be read.
+    """Return how numpy reads the source's own file so that it has these tensors, `safetensors` or `h5`, and
+    the file; None where it needs a framework to be read, or has other tensors.
     """
     fitted = source.opened.fitted
     if fitted is None or source.own or source.opened.in_memory is not None:
@@ -282,8 +286,8 @@ def _own_file(source: SourceTensors) -> tuple[str, Path] | None:
 
 
 def _write(folder: Path, made: Filling, state: OwnState) -> None:
-    """The class's state, the table, the converter and its test; and the source's tensors, where its own file
-    needs a framework to be read.
+    """Write the class's state, the table, the converter and its test; and the source's tensors, where its own
+    file needs a framework to be read.
     """
     state.save(made.model, folder)
     if made.own_file is None:
@@ -294,6 +298,7 @@ def _write(folder: Path, made: Filling, state: OwnState) -> None:
         for row in made.rows
     ]
     record = {"porter": __version__, **made.record(), "tensors": table}
+    # The folder may be moved.
     del record["port"]
     (folder / RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     (folder / f"{made.module}.py").write_text(made.converter, encoding="utf-8")

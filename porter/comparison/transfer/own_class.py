@@ -19,15 +19,15 @@ _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
 
 
 def own_model(into: object) -> Any:
-    """The model of a user's class, in inference mode; one in memory as it is.
+    """Return the model of a user's class, in inference mode; one in memory as it is.
 
     Args:
         into: a model, a class or a function that is called without arguments, or the text of one:
             `FILE.py:CALLABLE`, whose file is run, or `package.module.Class`, which is imported.
 
     Raises:
-        UsageError: it is none of these, or its code raises an exception. NotInstalled: it imports a framework
-            that is not installed.
+        UsageError: it is none of these, or its code raises an exception.
+        NotInstalled: it imports a framework that is not installed.
     """
     if is_model(into):
         return into
@@ -55,7 +55,11 @@ def own_model(into: object) -> Any:
 
 
 def _imported(text: str) -> object:
-    """What stands at an import path."""
+    """Return what stands at an import path.
+
+    Raises:
+        UsageError: it is no such path, or the import fails.
+    """
     if not _DOTTED.fullmatch(text):
         message = f"'{text}' names no class"
         raise UsageError(message, where=str(INTO), next=f"give {INTO.metavar}")
@@ -73,14 +77,16 @@ def _imported(text: str) -> object:
 
 
 def name_of(model: Any) -> str:
-    """What messages call a model: its class, or where that is one of a library's for all models, its name."""
+    """Return what messages call a model: its class, or where that is one of a library's for all models, its
+    name.
+    """
     wrapped = getattr(model, "to_nnx__module", model)  # linen's, in nnx.bridge.ToNNX
     kind = type(wrapped).__name__
     return str(getattr(model, "name", kind)) if kind in ("Functional", "Sequential", "Model") else kind
 
 
 def module_name(name: str) -> str:
-    """A name as that of a module of Python: `ResNetBackbone` is `resnet_backbone`."""
+    """Return a name as that of a module of Python: `ResNetBackbone` is `resnet_backbone`."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z]{3})", "_", name)
     words = re.sub(r"\W+", "_", words).strip("_").lower()
     return words or "model"

@@ -35,8 +35,11 @@ class Name:
 
 
 def read_name(text: str) -> Name:
-    """A name, read."""
+    """Return a name as its texts and numbers. A letter that counts behind a number, as in `block2b`, is a
+    number too; a name with padded numbers (`01`) is text only.
+    """
     found = [*_NUMBER.finditer(text)]
+    # a text lies between the end of one number and the start of the next
     ends = [0, *(each.end() for each in found)]
     starts = [*(each.start() for each in found), len(text)]
     letters = tuple(place for place, each in enumerate(found) if not each[0].isdigit())
@@ -69,7 +72,7 @@ class FilledLayer:
 
 
 def layers_of(rows: Sequence[Row]) -> list[FilledLayer]:
-    """The rows by the layers that have them, in their order."""
+    """Return the rows as the layers that have them, in their order."""
     by_layer: dict[str, list[Row]] = {}
     for row in rows:
         by_layer.setdefault(_split(row.name)[0], []).append(row)
@@ -77,6 +80,12 @@ def layers_of(rows: Sequence[Row]) -> list[FilledLayer]:
 
 
 def _layer(ours: str, rows: Sequence[Row]) -> FilledLayer:
+    """Return a layer of the target, whose rows say how its variables are made: the source's tensors in it are
+    named by the source's layers.
+
+    Args:
+        ours: the layer's name.
+    """
     prefixes = [*dict.fromkeys(_split(name)[0] for row in rows for name in row.sources)]
     made = list[tuple[str, str]]()
     for row in rows:
@@ -91,13 +100,17 @@ def _layer(ours: str, rows: Sequence[Row]) -> FilledLayer:
 
 
 def _split(name: str) -> tuple[str, str]:
-    """A tensor's name as that of its layer and the rest, which begins with the mark between them."""
+    """Return a tensor's name as that of its layer and the rest, which begins with the mark between them."""
     place = max(name.rfind("/"), name.rfind("."))
     return (name[:place], name[place:]) if place > 0 else ("", name)
 
 
 def escaped(text: str, in_f: bool = True) -> str:
-    """A text as it stands between double quotes."""
+    """Return a text as it stands between double quotes.
+
+    Args:
+        in_f: the quotes are those of an f-string, in which braces are doubled.
+    """
     said = "".join(
         f"\\{each}"
         if each in '"\\'
@@ -124,7 +137,7 @@ class NamedStep:
     columns: tuple[tuple[int | None, int], ...]
 
     def at(self, values: Numbers) -> FilledLayer:
-        """The layer for values of the variables."""
+        """Return the layer for these values of the variables."""
         numbers = [add if index is None else values[index] + add for index, add in self.columns]
         said = list[str]()
         for name in self.names:
@@ -137,7 +150,7 @@ class NamedStep:
         return FilledLayer(self.kind, said[0], tuple(said[1:]))
 
     def texts(self, variables: Sequence[str]) -> list[str]:
-        """The names as strings of Python."""
+        """Return the names as strings of Python, f-strings where a variable stands in them."""
         columns, said = [*self.columns], list[str]()
         for name in self.names:
             own, columns = columns[: len(name.numbers)], columns[len(name.numbers) :]
@@ -178,7 +191,10 @@ class LoopRule:
 
 
 def rules_of(layers: Sequence[FilledLayer]) -> list[LoopRule]:
-    """The rules that give these layers, in the order in which the target has the first of each."""
+    """Return the rules (loops over steps) that give these layers, in the order in which the target has the
+    first of each. Layers whose names differ in numbers only are one step, and steps over the same values one
+    rule.
+    """
     groups: dict[tuple[object, ...], list[tuple[tuple[Name, ...], Numbers]]] = {}
     for layer in layers:
         names = tuple(map(read_name, (layer.ours, *layer.theirs)))
@@ -201,16 +217,23 @@ def rules_of(layers: Sequence[FilledLayer]) -> list[LoopRule]:
 def _step(
     kind: LayerKind, names: tuple[Name, ...], rows: Sequence[Numbers]
 ) -> tuple[NamedStep, list[Numbers]]:
-    """A step for layers whose names have these numbers, and the values of its variables for each. The
-    source's numbers are the variables where they can be.
+    """Return a step for layers whose names have these numbers, and the values of its variables for each. The
+    source's numbers are the variables where they can be: a number that differs from another one by a constant
+    is that one plus the constant.
+
+    Args:
+        names: those of the first layer, the target's first.
+        rows: the numbers in the names of each layer.
     """
     columns = [*zip(*rows, strict=True)]
     own = len(names[0].numbers)
     found = list[tuple[int, ...]]()
     said: dict[int, tuple[int | None, int]] = {}
+    # the numbers of the source's names first
     for place in (*range(own, len(columns)), *range(own)):
         column = columns[place]
         if len({*column}) == 1:
+            # one number in all layers
             said[place] = None, column[0]
             continue
         for index, known in enumerate(found):
@@ -225,7 +248,7 @@ def _step(
 
 
 def _variables(step: NamedStep) -> tuple[str, ...]:
-    """A name for each variable: the word before its number."""
+    """Return a name for each variable: the word before its number, otherwise a letter."""
     words: dict[int, str] = {}
     columns = iter(step.columns)
     before = [(name, place) for name in step.names for place in range(len(name.numbers))]
@@ -246,7 +269,9 @@ def _variables(step: NamedStep) -> tuple[str, ...]:
 
 
 def loop_lines(values: Sequence[Numbers], variables: Sequence[str]) -> list[str]:
-    """The `for` statements of these values, one inside the other."""
+    """Return the `for` statements of these values, one inside the other: ranges where all values of the first
+    variable have the same inner loop, a range with counts where only its length differs, otherwise a table.
+    """
     if not variables:
         return []
     first, *others = variables
@@ -260,6 +285,7 @@ def loop_lines(values: Sequence[Numbers], variables: Sequence[str]) -> list[str]
         for start, rest in inner.items()
         for second in seconds[start]
     }
+    # where the second variable begins
     low = {each[0] for each in seconds.values()}
     if len(rests) == len(low) == 1 and all(map(_is_range, [starts, *seconds.values()])):
         (start,), count = low, f"{others[0]}s" if len(others[0]) > 1 else "count"
@@ -289,14 +315,14 @@ def _table(values: Sequence[Numbers]) -> str:
 
 
 def checked(rules: Sequence[LoopRule], layers: Sequence[FilledLayer]) -> Sequence[LoopRule]:
-    """The rules, which have to give these layers, each once."""
+    """Return the rules, which have to give these layers, each once."""
     given = [layer for rule in rules for layer in rule.layers()]
     assert len(given) == len(layers) and {*given} == {*layers}, "the rules give other layers than the table"
     return rules
 
 
 def kinds_of(rules: Sequence[LoopRule]) -> Mapping[LayerKind, str]:
-    """A function's name for each kind of layer that is made in more than one step, or in loops."""
+    """Return a function's name for each kind of layer, numbered from 2 on where several would have one."""
     words = {"batch_norm": "norm", "layer_norm": "norm", "group_norm": "norm"}
     names: dict[LayerKind, str] = {}
     for rule in rules:

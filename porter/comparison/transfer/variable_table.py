@@ -76,7 +76,11 @@ class Row:
         return tuple(dict.fromkeys(one.name for some in each for one in some if isinstance(one, TakenTensor)))
 
     def made(self, source: NamedArrays) -> Array:
-        """The variable's numbers, as the text computes them."""
+        """Return the variable's numbers, as the text computes them.
+
+        Args:
+            source: the tensors of the source by name.
+        """
         given = {name: _made(one, source) for name, one in self.given.items()}
         if self.function is not None:
             value = moved(self.after, getattr(converter_functions, self.function)(**given))
@@ -87,7 +91,7 @@ class Row:
         return value.astype(self.dtype) if self.cast else value
 
     def text(self, names: Mapping[str, str]) -> str:
-        """The same as an expression of numpy.
+        """Return the same as an expression of numpy.
 
         Args:
             names: what stands for each of the source's tensors.
@@ -106,7 +110,7 @@ class Row:
         return f"{said}.astype(np.{self.dtype})" if self.cast else said
 
     def record(self) -> dict[str, Any]:
-        """A line of the table."""
+        """Return a line of the table."""
         names = {name: f"source[{name!r}]" for name in self.sources}
         return {
             "name": self.name,
@@ -118,6 +122,7 @@ class Row:
 
 
 def _made(given: Given, source: NamedArrays) -> Any:
+    """Return the numbers of a moved tensor or of joined ones; a number as it is."""
     match given:
         case TakenTensor(name, move):
             return moved(move, source[name])
@@ -127,6 +132,7 @@ def _made(given: Given, source: NamedArrays) -> Any:
 
 
 def _text(given: Given, names: Mapping[str, str]) -> str:
+    """Return the same as `_made` as an expression of numpy."""
     match given:
         case TakenTensor(name, move):
             return move_text(move, names[name])
@@ -150,7 +156,13 @@ class SourceTensors:
     own: set[str] = field(default_factory=set)
 
     def cells(self, key: Key) -> tuple[str, Places]:
-        """The name of a canonical tensor's array, and the place in it of each of its cells."""
+        """Return the name of a canonical tensor's array, and the place in it of each of its cells. It is the
+        file's tensor if that has these numbers, otherwise the canonical tensor itself, which is then kept as
+        one of the source's own.
+
+        Args:
+            key: the node's path and the tensor's role.
+        """
         path, role = key
         tensor, fitted = self.opened.tensors[path][role], self.opened.fitted
         name = fitted.fit.tensors.get(key) if fitted is not None else None
@@ -159,6 +171,7 @@ class SourceTensors:
             member = self.opened.member
             dialect = None if member is None else get_dialect(member.zoo.framework)
             try:
+                # The cells' numbers go the way of the tensor itself.
                 places: Any = laid_out(fitted.fit, dialect, key, expected, counted(array.shape))
             except MappingError:
                 places = np.empty(0)
@@ -176,8 +189,8 @@ class SourceTensors:
 
 
 def located(variables: NamedArrays, tensors: Tensors) -> dict[Key, tuple[str, Places]]:
-    """The variable that each canonical tensor is, and the place in it of each of its cells: by their numbers,
-    which are random.
+    """Return the variable that each canonical tensor is, and the place in it of each of its cells: by their
+    numbers, which are random. Tensors that are no variable in another order of axes are left out.
     """
     by_size: dict[int, list[tuple[str, float]]] = {}
     for name, array in variables.items():
@@ -187,6 +200,7 @@ def located(variables: NamedArrays, tensors: Tensors) -> dict[Key, tuple[str, Pl
     for path, roles in tensors.items():
         for role, tensor in roles.items():
             total = _sum(tensor)
+            # Equal sums are cheap to find; then the numbers are compared.
             near = [name for name, own in by_size.get(tensor.size, ()) if abs(own - total) <= 1e-6 * total]
             ways = (
                 (name, order)
@@ -222,13 +236,16 @@ class Tabling:
     kinds: Mapping[str, str]
 
     def rows(self, values: Mapping[Key, Value]) -> Iterator[Row]:
-        """The rows of the values whose tensors are variables. What no steps of numpy say is left out."""
+        """Yield the rows of the values whose tensors are variables. A value that no steps of numpy say is
+        left out.
+        """
         for key, value in values.items():
             row = self._row(key, value) if key in self.places else None
             if row is not None:
                 yield row
 
     def _row(self, key: Key, value: Value) -> Row | None:
+        """Return how a variable is made of a value; None where no steps of numpy say it."""
         name, places = self.places[key]
         own = self.variables[name]
         cells = np.empty(places.size, np.int64)  # the canonical cell of each of the variable's
@@ -259,8 +276,11 @@ class Tabling:
     def _given(
         self, copied: Copied, shape: tuple[int, ...], back: Places | None
     ) -> TakenTensor | Joined | None:
-        """What gives the numbers of a canonical tensor of a shape, as the variable has them, or with no
-        `back` as the tensor has them.
+        """Return what gives the numbers of a canonical tensor of a shape; None where no steps do.
+
+        Args:
+            copied: the source's cells that they are.
+            back: the canonical cell of each of the variable's cells; None for the tensor as it is.
         """
         cells = [self.source.cells(key) for key in copied.keys]
         if len(cells) > 1:
@@ -275,9 +295,16 @@ class Tabling:
     def _joined(
         self, copied: Copied, cells: Sequence[tuple[str, Places]], back: Places | None
     ) -> Joined | None:
-        """Tensors of several names, which follow each other along an axis."""
+        """Return tensors of several names, which follow each other along an axis; None where they do not.
+
+        Args:
+            copied: the source's cells that they are.
+            cells: for each name, the place in its array of each cell of its tensor.
+            back: as in `_given`.
+        """
         assert copied.which is not None and copied.places is not None
         which, places = copied.which.reshape(-1), copied.places.reshape(-1)
+        # the place of each cell in the array of its name
         lies = np.empty_like(places)
         for index, (_, own) in enumerate(cells):
             lies[which == index] = own.reshape(-1)[places[which == index]]
@@ -286,6 +313,7 @@ class Tabling:
         for axis in range(which.ndim):
             line = np.moveaxis(which, axis, 0).reshape(which.shape[axis], -1)
             starts = [0, *(np.flatnonzero(np.diff(line[:, 0])) + 1).tolist(), len(line)]
+            # Along this axis each index has cells of one tensor only.
             if (line == line[:, :1]).all():
                 parts = list[TakenTensor]()
                 for start, stop in pairwise(starts):
@@ -299,6 +327,7 @@ class Tabling:
         return None
 
     def _casts(self, given: Given, own: Array) -> bool:
+        """Return whether some of the source's tensors have another type than the variable."""
         names = (
             [part.name for part in given.parts]
             if isinstance(given, Joined)

@@ -63,7 +63,15 @@ def _candidate(
     known: Sequence[int | None],
     imagenet: bool,
 ) -> PhotoCandidate:
-    """Return the photo of a table's row."""
+    """Return the photo of a table's row.
+
+    Args:
+        number: of the row, from 0.
+        path: the file name that the photo once had.
+        place: where its bytes are; None if it has none.
+        known: the port's rows by the numbers of the data set.
+        imagenet: whether wnids and ImageNet's names are known.
+    """
     if place is None:
         why = "it has no bytes"
     elif label is None:

@@ -198,7 +198,14 @@ def _photos_of_shard(
     known: Sequence[int | None],
     imagenet: bool,
 ) -> list[PhotoCandidate]:
-    """Return the photos of a shard of WebDataset, each with the labels of its key."""
+    """Return the photos of a shard of WebDataset, each with the labels of its key.
+
+    Args:
+        file: the shard, opened.
+        prefix: stands before the names of its photos.
+        known: the port's rows by the numbers of the data set.
+        imagenet: whether wnids and ImageNet's names are known.
+    """
     photos: dict[str, TarMember] = {}
     beside: dict[str, dict[str, TarMember]] = {}
     for member in members:

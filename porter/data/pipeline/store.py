@@ -80,6 +80,10 @@ class Store:
 
         The reason may be that memory ran out, so the chunk is not lasting. If each of several photos ends its
         worker, the photos are not the reason.
+
+        Args:
+            part: the file that a worker writes.
+            ended: the error of the worker that had all of them.
         """
         resized: list[Resized] = []
         fatal = 0

@@ -311,6 +311,12 @@ def is_kind(wanted: Op, found: Op | Foreign, shape: Shape, head: bool) -> bool:
 
     A head may be a 1x1 convolution of pooled features, an average over a whole map (`shape`) is a global one,
     and a norm whose statistics became constants is a scale.
+
+    Args:
+        wanted: the node's op.
+        found: the layer's op.
+        shape: of what the node reads.
+        head: whether the node is the head.
     """
     match wanted, found:
         case ops.Conv(), ops.Conv():
@@ -377,6 +383,10 @@ def _read_values(
 ) -> tuple[str, ...]:
     """Return the names of what an op reads in a form that can be compared: sorted where the order does not
     matter, and for a concat all that is joined, in one step or several.
+
+    Args:
+        names: what the op reads.
+        parts: by the name of a concat, the values that it joins.
     """
     if isinstance(op, ops.ConcatChannels):
         return tuple(part for name in names for part in parts.get(name, (name,)))

@@ -218,6 +218,10 @@ def _reference_names(
 ) -> dict[str, str]:
     """Return the name of each tensor in the zoo's own implementation, by its name in the file: the spelling
     that ends in the file's variable, otherwise the first.
+
+    Args:
+        layers: by path, the zoo's name of the layer.
+        found: by path and role, the file's name of the tensor.
     """
     names = {}
     for (path, role), tensor in found.items():
@@ -335,6 +339,9 @@ def _units(op: object) -> int | None:
 def _trunk_end(aligned: Alignment, end: End) -> tuple[str, str]:
     """Return the last node of the recipe that leads to the logits, and its layer. It is the output, otherwise
     the head's input, otherwise the map before that.
+
+    Args:
+        end: the layer that gives the logits.
 
     Raises:
         MappingError: the graphs differ, or the file has another head where the recipe has a pool behind its

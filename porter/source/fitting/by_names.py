@@ -169,6 +169,10 @@ def _with_head(
     """Return the graph with the head that is kept, and the layers and transforms of its tensors. It has no
     head, the dense layers that `--map` chose, or the recipe's head with the file's number of classes, without
     the background's if that is not kept.
+
+    Args:
+        head: the file's layer for it.
+        chosen: the dense layers that `--map` names; None without.
     """
     draft, head_path = candidate.graph, candidate.head.path
     layers = dict(naming.layers)

@@ -228,6 +228,10 @@ class Heads:
     def _unknown_between(self, first: str, units: int) -> MappingError:
         """Return the error for dense layers that can follow each other: each takes as many values as the one
         before it gives, and the file does not say what is between them.
+
+        Args:
+            first: the layer from which the others follow.
+            units: how many values it gives.
         """
         row = [first]
         # Each layer takes as many values as the one before it gives.

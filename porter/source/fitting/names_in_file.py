@@ -161,6 +161,10 @@ def _best_prefix(
     """Return the prefix that covers most of the graph's tensors, their number, and its twins: other prefixes
     that cover about as many. Return no prefix and 0 if the file has none of the names. Prefixes that `--map`
     implies are the only ones where there are some.
+
+    Args:
+        layers: the zoo's names by path.
+        mapped: node to source layer, from `--map`.
     """
     spellings = [
         names
