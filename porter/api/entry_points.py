@@ -38,6 +38,7 @@ def _converted(function: Callable[P, conversion.Conversion]) -> Callable[P, conv
 
     @wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> conversion.Conversion | Filling:
+        """Call `convert`, or what fills a class if `into` names one."""
         return function(*args, **kwargs) if kwargs.get("into") is None else into(*args, **kwargs)
 
     return called
@@ -50,6 +51,9 @@ def _ported(function: Callable[P, conversion.Conversion | Filling]) -> Callable[
 
     @wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> Ported:
+        """Call `convert`, and return the port with the model in memory that it was made from. A temporary
+        folder is removed with the port, or if the conversion fails.
+        """
         given = signature(function).bind(*args, **kwargs).arguments
         subject = given["subject"]
         held = Held(subject, given.get("example")) if is_model(subject) else None

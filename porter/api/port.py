@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 def _of_folder(function: Callable[Concatenate[AnyPath, P], T]) -> Callable[Concatenate[Port, P], T]:
-    """Make a function of a port's folder a method, with its signature and its help."""
+    """Return a function of a port's folder as a method, with its signature and its help."""
     own = inspect.signature(function)
 
     @wraps(function)

@@ -53,7 +53,7 @@ class BatchOutcome:
         return {state: sum(result.state == state for result in self.results) for state in STATES}
 
     def record(self) -> dict[str, Any]:
-        """What `--json` prints."""
+        """Return what `--json` prints."""
         return {"ok": self.ok, **self.counts, "skipped": self.skipped, "table": str(self.table)}
 
 

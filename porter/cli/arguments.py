@@ -41,6 +41,9 @@ def command(app: typer.Typer, table: Command, **how: Any) -> Callable[[Callable[
         own = inspect.signature(function).parameters.keys()
 
         def run(**typed: Any) -> None:
+            """Read the typed options, expect one of those that stand in each other's place, and call the
+            function.
+            """
             read = {name: _value(options[name], value) for name, value in typed.items()}
             # one of two options is needed, and either will do
             for name, other in table.instead.items():

@@ -60,9 +60,9 @@ class PadTable:
 
 @takes(PadsOptions)
 def pads(asked: PadsOptions) -> PadTable:
-    """Return the table of padding sites of a port of the variant `subject`, without weights; without a
-    source, of the file `subject`. It also has the ops that the destination refuses, and for a variant what is
-    known of its proof.
+    """Return the table of padding sites (the nodes whose windows may read beyond a map) of a port of the
+    variant `subject`, without weights; without a source, of the file `subject`. It also has the ops that the
+    destination refuses, and for a variant what is known of its proof.
 
     Raises:
         PaddingError: a site has no exact form in the destination at this size.

@@ -89,7 +89,9 @@ def join_run(process: Process, timeout_s: float = TIMEOUT_S) -> Iterator[Callabl
     has_gathered = False
 
     def gather(own: T | _Failed) -> list[Any]:
-        """Exchange this process's result for those of all; raise if another one failed."""
+        """Exchange this process's result for those of all, and return them in the order of the processes;
+        raise if another one failed.
+        """
         nonlocal has_gathered
         # also if it fails: the others must not be told twice
         has_gathered = True

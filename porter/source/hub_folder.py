@@ -85,7 +85,8 @@ def config_of(checkpoint: Checkpoint) -> JsonObject:
     none.
 
     Raises:
-        FileError: it is damaged, so that nobody can tell which of two twins the weights are.
+        FileError: it is damaged, so that nobody can tell which of two twins (networks that take the same
+            tensors) the weights are.
     """
     config = checkpoint.beside.get(CONFIG_FILE, {})
     if isinstance(config, str):

@@ -173,13 +173,15 @@ def _left_out(file: FileGraph, taps: Mapping[str, str]) -> tuple[LeftOut, ...]:
 
 
 def read_tensors(fit: Fit, checkpoint: Checkpoint, dialect: Dialect | None) -> OwnTensors:
-    """Return every tensor of the fitted graph in canonical axis order: path to role to array.
+    """Return every tensor of the fitted graph in canonical axis order: path to role to array. Tensors that no
+    file has, because their layer computes them, are computed.
 
     Args:
         dialect: of the file's names, which tells the axes where the file's graph does not (Fit.stored).
 
     Raises:
-        MappingError: tensors have another shape than the graph needs. FileError: a tensor has a NaN.
+        MappingError: tensors have another shape than the graph needs; all are listed.
+        FileError: a tensor has a NaN.
     """
     shapes = tensor_shapes(fit.graph)
     tensors: OwnTensors = {}

@@ -87,8 +87,11 @@ def with_blocks(file: Translated) -> tuple[Translated, Mapping[str, str]]:
 
 
 def _under_paths(file: Translated, paths: Mapping[str, str]) -> Translated:
-    """Return the same graph under `paths`, each with its own path in `file`. A node that `paths` lacks keeps
-    its own.
+    """Return the same graph under `paths`, by which a port that exists calls its nodes. A node that `paths`
+    lacks keeps its path.
+
+    Args:
+        paths: by the new path, the path in `file`.
     """
     from porter.graph.blocks.find_blocks import rename_paths
 
@@ -108,8 +111,8 @@ def _with_paths(file: Translated, graph: Graph, paths: Mapping[str, str]) -> Tra
 
 def _equal_by_chance(checkpoint: Checkpoint, translated: Translated) -> set[str]:
     """Return the paths of layers that have the tensors of another layer by chance, and are no other call of
-    it. Exporters join constants of the same numbers, as norms that were never trained have them. After other
-    calls of one layer they are calls.
+    it. Exporters join constants of the same numbers, as norms that were never trained have them. A layer
+    after another call of one layer is a call itself.
     """
     file, graph, by_chance = checkpoint.graph, translated.graph, set[str]()
     assert file is not None

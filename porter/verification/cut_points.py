@@ -155,7 +155,8 @@ class CutPoints:
 
     def completed(self, parity: Parity, plan: Plan, tolerance: float | None) -> Parity:
         """Return a comparison of the whole network in this number type, completed by this one: nodes that
-        differ at cut points make it fail, and nodes that told here no longer count as unexcited or unreached.
+        differ at cut points make it fail. Nodes whose values told something here no longer count as unexcited
+        (the same for every input), and bounds that were reached here no longer as unreached.
 
         Args:
             parity: the comparison of the whole network.

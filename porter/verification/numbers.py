@@ -43,6 +43,7 @@ class Norms:
     max_abs: float
 
     def __add__(self, other: Norms) -> Norms:
+        """Return the norms of two parts together: roots of sums of squares, and the larger of the largest."""
         return Norms(
             math.hypot(self.difference, other.difference),
             math.hypot(self.source, other.source),

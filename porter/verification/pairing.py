@@ -74,8 +74,8 @@ def pair(opened: Opened, translated: Translated, file: FileGraph) -> Pairs:
 
 
 def _pair_by_graph(graph: Graph, file: FileGraph, end: str, size: KnownSize) -> Pairs:
-    """Align a graph with the file's, and return the file's layers of its nodes; a norm that a layer has taken
-    in is the pair, not the layer.
+    """Return the pairs that the alignment of a graph with the file's gives: the file's layers of its nodes.
+    Where a layer has taken in a norm, the norm is the pair, not the layer.
 
     Args:
         end: the layer of the graph's output.

@@ -428,7 +428,10 @@ def _limit(dtype: Dtype, own: float, tolerance: float | None) -> float:
 
 
 def _blame(plan: Plan, bad: NodeDistance, worst: _Worst) -> FirstBad:
-    """Return where a difference starts, with the site that may have caused it."""
+    """Return where a difference starts, with the padding site (a node with a window) that may have caused it:
+    the node itself, or one before it that the source does not show. A small difference in values is no pad,
+    so no site is named then.
+    """
     unseen = _hidden_before(plan.graph, bad.path, worst.nodes.keys())
     windows = {path: site for path in (bad.path, *unseen) if (site := site_of(plan.graph.by_path[path].op))}
     shapes = worst.shapes.get(bad.path)

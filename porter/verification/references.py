@@ -174,8 +174,8 @@ class ZooReference:
         return False
 
     def _model(self, size: KnownSize, dtype: Dtype) -> Any:
-        """Return the model of a size and number type, which is built once; models of other sizes are
-        dropped.
+        """Return the model of a size and number type, which is built once and kept. Models of other sizes are
+        dropped, unless the implementation runs at any size.
         """
         key = (None if self.implementation.runs_at_any_size(self.variant) else size, dtype)
         if key not in self._built:
@@ -456,8 +456,9 @@ def _with_changed_logits(classifier: Classifier, change: Callable[[Array], Array
 def _read_layers_behind(
     dialect: Dialect, checkpoint: Checkpoint, fit: Fit
 ) -> tuple[tuple[Node, dict[str, Array]], ...]:
-    """Return the nodes after the features of a stand-in, with their canonical tensors; none without a
-    stand-in.
+    """Return the nodes after the features of a stand-in, with their canonical tensors: a stand-in is a head
+    that gives its input, so that the zoo's code can be built for a file with another head. Return none
+    without a stand-in.
     """
     if fit.stand_in is None:
         return ()

@@ -94,7 +94,12 @@ def check_sizes(
 
 
 def _expect_every_size(graph: Graph, native: Pair, source: SourceValues) -> None:
-    """Expect that the graph takes each size beyond the native one that the source takes."""
+    """Expect that the graph takes each size beyond the native one that the source takes: the first side that
+    it refuses is tried on the source.
+
+    Raises:
+        CheckFailed: the source takes it.
+    """
     for axis in (0, 1):
         side = _refused_side(graph, axis, native[axis])
         if side is None:

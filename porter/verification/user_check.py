@@ -110,9 +110,13 @@ def _find_misnamed(
     check: Check, source: SourceValues, unfolded: SourceValues, sizes: Sizes, parity: Parity
 ) -> dict[str, tuple[float, str]]:
     """Find the nodes that differ because the reference's value of that name is the value of another node, or
-    the input: by path, the distance and the other's path.
+    the input, and return by path the distance and the other's path.
 
     A value that the port has nowhere is a mistake, also where the outputs do not show it.
+
+    Args:
+        unfolded: the source's graph with the norms that the port may have folded.
+        parity: the comparison in which nodes differ.
     """
     wrong = {
         node.path: node for node in parity.nodes if not node.ok and node.path not in check.port.graph.outputs

@@ -387,6 +387,9 @@ def _reference_of_checkpoint(
         return engine.build_file(own, dtype, ANY if file.resizable else file.size)
 
     def shown(batch: Array, dtype: Dtype, paths: Collection[str] | None) -> Shown:
+        """Run the file's graph on a batch, and return its outputs, and the values inside it by the source's
+        paths.
+        """
         layers = {path: tap for path, tap in inside.items() if paths is None or path in paths}
         values = dict(engine.run_reference(model(dtype), batch.astype(dtype), layers | outputs))
         return Shown(

@@ -62,8 +62,8 @@ Value: TypeAlias = Copied | ComputedValue | SameNumber
 
 
 def assign(pairing: Pairing, size: KnownSize) -> dict[Key, Value]:
-    """Return the value of each tensor of the second form that the first says, by its holder and role; others
-    are left out.
+    """Return the value of each tensor of the second form that the first says, by its holder (the path of the
+    node that has the tensors) and role; others are left out.
 
     Args:
         pairing: the units of both forms, aligned.
@@ -162,6 +162,8 @@ def _of_odd(
 
     Args:
         kernels: by holder, the cells that a kernel of the second form is made of.
+        kernels: by holder, the path of the node that has a kernel, the cells that it is made of.
+        mine, its: the first form's unit and the second's.
     """
     ours, theirs = _chain(pairing.one, mine), _chain(pairing.other, its)
     if ours is None or theirs is None or bool(ours.layers) != bool(theirs.layers):

@@ -103,8 +103,8 @@ class Batch:
 
 
 def batches(photos: Sequence[Photo], protocol: Preprocess, feed: Feed) -> Generator[Batch, None, None]:
-    """Yield every photo once, in batches of its size; the last one may be smaller. Photos that failed are
-    counted.
+    """Yield every photo once, in batches of its size; the last one may be smaller. Photos that failed are in
+    the batches too, with the reason.
 
     Nothing is started before the first batch is asked for. Closing the generator ends the workers and removes
     temporary files: wrap it in `contextlib.closing`, so that an exception in between closes it at once.

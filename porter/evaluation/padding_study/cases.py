@@ -55,10 +55,10 @@ class Trial:
 
 
 def site_at(graph: Graph, path: str) -> Site:
-    """Return the padding site of a node.
+    """Return the padding site of a node: its window, and its convention (how it pads).
 
     Raises:
-        GraphError: the node is none.
+        GraphError: the node has no window.
     """
     site = site_of(graph.by_path[path].op)
     if site is None:
@@ -106,8 +106,9 @@ def first_round(graph: Graph, trained: Mapping[str, Convention]) -> tuple[Trial,
 
 
 def single_changes(graph: Graph, base: Trial) -> Iterator[Change]:
-    """Yield the changes of each strided site, one at a time: both conventions; at a max pool that the zoo
-    fills with zeros, both and the base's convention, each with -inf and with zeros.
+    """Yield the changes of each strided site (a window with a stride), one at a time: both conventions (how
+    it pads: asymmetric and symmetric); at a max pool that the zoo fills with zeros, both and the base's
+    convention, each with -inf and with zeros.
 
     Args:
         base: the trial whose other pads stay.

@@ -36,7 +36,11 @@ def parse_sites(settings: Iterable[str], graph: Graph) -> tuple[Change, ...]:
 
 
 def _parse(setting: str, graph: Graph) -> Iterable[Change]:
-    """Parse the changes that one `--site` asks for."""
+    """Return the changes that one `--site` asks for: one for each convention that is listed behind the path.
+
+    Raises:
+        UsageError: the path is no site, or a text is no convention.
+    """
     where = f"{SITE(setting[:80])}"
     path, equals, text = setting.partition("=")
     sites = [node.path for node in graph.nodes if site_of(node.op)]
@@ -55,7 +59,11 @@ def _parse(setting: str, graph: Graph) -> Iterable[Change]:
 
 
 def _parse_list(text: str) -> list[Any]:
-    """Parse the items of a list in YAML's flow style, which is how recipes are written."""
+    """Return the items of a list in YAML's flow style, which is how recipes are written.
+
+    Raises:
+        RecipeError: it is no such list, or it is empty.
+    """
     try:
         values = yaml.safe_load(f"[{text}]") if not _REFERENCES & set(text) else None
     except (yaml.YAMLError, RecursionError):

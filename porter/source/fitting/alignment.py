@@ -159,7 +159,8 @@ class Alignment:
 
 
 def align(graph: Graph, file: FileGraph, native: KnownSize) -> Alignment:
-    """Find which layers of a file's graph can be which nodes of a recipe's graph.
+    """Find which layers of a file's graph can be which nodes of a recipe's graph, by ops and by what these
+    read, and return the candidates of each node.
 
     Args:
         native: rows and columns of the input, if the file does not state them.
@@ -353,9 +354,8 @@ def describe(op: Op | Foreign) -> str:
 
 
 def inputs_of(file: FileGraph) -> tuple[tuple[str, ...], ...]:
-    """Return for each input of the file the layers that can be a graph's input. These are the input itself,
-    and for the first one also the layers that only prepare it: they scale it by constants, or porter has no
-    op for them.
+    """Return for each input of the file the layers that can be a graph's input: the input itself, and for the
+    first one also the layers that only prepare it, which scale it by constants, or porter has no op for them.
     """
     prepared = [INPUT]
     for layer in file.nodes:

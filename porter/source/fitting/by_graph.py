@@ -216,8 +216,9 @@ def _expect_whole_averages(grafted: Grafted, file: FileGraph, size: Size) -> Non
 def _reference_names(
     graph: Graph, dialect: Dialect, layers: NodeNames, found: Mapping[TensorKey, str]
 ) -> dict[str, str]:
-    """Return the name of each tensor in the zoo's own implementation, by its name in the file: the spelling
-    that ends in the file's variable, otherwise the first.
+    """Return the name of each tensor in the zoo's own implementation, by its name in the file. Of several
+    spellings, which are names that versions of the framework have for one tensor, it is the one that ends in
+    the file's variable, otherwise the first.
 
     Args:
         layers: by path, the zoo's name of the layer.

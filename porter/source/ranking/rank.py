@@ -163,6 +163,9 @@ def _comparer(checkpoint: Checkpoint) -> Callable[[Member], Match | None]:
     could_name = zoo_screen(checkpoint)
 
     def compare(member: Member) -> Match | None:
+        """Return the match of a variant; None if nothing of it is in the file, or the file cannot be of its
+        zoo.
+        """
         if checkpoint.dialect not in (None, member.zoo.framework) or not could_name(member.zoo):
             return None
         with suppress(MappingError):
@@ -209,6 +212,9 @@ def _share_named(aligned: Alignment, layers: NodeNames) -> float:
     nodes = aligned.file.by_name
 
     def has_zoos_name(path: str) -> bool:
+        """Return whether a layer that the node may be, or one of its tensors, has the zoo's name for it in
+        its own.
+        """
         name = f"/{layers[path].name}/".replace(".", "/")
         texts = (
             text
