@@ -161,6 +161,7 @@ class MappingError(PorterError):
     def __init__(
         self, message: str, *, where: object = None, next: str | None = None, maps: Sequence[str] = ()
     ) -> None:
+        # Each setting that would settle it stands as an option to add, in place of the next step.
         typed = [MAP([escaped(setting)]) for setting in maps]
         super().__init__(
             message, where=where, next="\n".join(["add one of these:", *typed]) if typed else next

@@ -94,7 +94,11 @@ def batch(asked: BatchOptions, program: Sequence[str]) -> BatchOutcome:
 
 
 def _shard(text: str | None) -> tuple[int, int]:
-    """Return which part of how many `I/N` names, both from 1."""
+    """Return which part of how many `I/N` names, both from 1; the first of one without a text.
+
+    Raises:
+        UsageError: it has another form, or I is more than N.
+    """
     if text is None:
         return 1, 1
     first, slash, second = text.partition("/")
@@ -120,7 +124,11 @@ def _limits(asked: BatchOptions) -> JobLimits:
 
 
 def _here(jobs: Sequence[Job], runner: JobRunner, workers: int | None) -> Iterator[JobResult]:
-    """Run jobs on this machine, several at a time. Yields each result when it is there."""
+    """Run jobs on this machine, several at a time, and yield each result when it is there.
+
+    Args:
+        workers: how many at a time; None for as many as the cores allow.
+    """
     cores = os.cpu_count() or 1
     count = workers or max(1, cores // _THREADS)
     stopped = Event()
@@ -142,8 +150,8 @@ def _here(jobs: Sequence[Job], runner: JobRunner, workers: int | None) -> Iterat
 
 
 def _on_ray(jobs: Sequence[Job], runner: JobRunner) -> Iterator[JobResult]:
-    """Run jobs on the nodes of a running Ray cluster, which see the same folders. Ray begins a job again if
-    its worker or node is lost. Yields each result when it is there.
+    """Run jobs on the nodes of a running Ray cluster, which see the same folders, and yield each result when
+    it is there. Ray begins a job again if its worker or node is lost.
 
     Raises:
         NotInstalled: ray is not installed.

@@ -194,7 +194,9 @@ def _parity_line(parity: Parity) -> str:
 
 
 def _check_lines(result: Verdict) -> list[str]:
-    """Write the lines of a check, without its verdict."""
+    """Return the lines of a check, without its verdict: each comparison, what was compared at cut points,
+    what was never reached, and for training pads the proof of the shipped ones.
+    """
     given = (*map(_parity_line, result.given.parities), *result.given.notes) if result.given else ()
     lines = [*map(_parity_line, result.parities), *given, *([result.rounding] if result.rounding else [])]
     lines += [

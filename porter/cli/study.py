@@ -33,8 +33,11 @@ def study(result: Study) -> list[str]:
 
 
 def _verdict(trained: StudyAnswer, chance: str | None = None) -> list[str]:
-    """Say what the study says in short, and why; which case it names, where that is less than a table
-    says.
+    """Return two lines: what the study says in short; and the case that it names with the reason. Where the
+    answers are as good as chance, the second line says that.
+
+    Args:
+        chance: why nothing can be judged; None if it can.
     """
     if chance is not None:
         return [f"{trained.in_short}.", f"  {chance}"]
@@ -43,8 +46,8 @@ def _verdict(trained: StudyAnswer, chance: str | None = None) -> list[str]:
 
 
 def _table(result: Study) -> list[str]:
-    """Write errors in percent, losses in nats; columns that no case fills are left out, as are those that say
-    which cases are left where only one is.
+    """Return the lines of the table of cases: errors in percent, losses in nats. Columns that no case fills
+    are left out, and so are those that say which cases may be it, where only one may.
     """
     left = {f"by {result.judged_by.replace('_', '-')}": result.trained}
     if result.by_entropy is not None:

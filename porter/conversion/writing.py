@@ -125,7 +125,9 @@ def write_plain(folder: Path, opened: Opened, target: Target, fold_bn: bool = Fa
 
 
 def _copies(graph: Graph, plan: Plan) -> tuple[str, ...]:
-    """Return a warning of calls of layers that are layers of their own in a plan."""
+    """Return a warning if calls of one layer are layers of their own in a plan, each with a copy of the
+    tensors; none if no call is.
+    """
     apart = [
         node.path
         for node in graph.nodes
@@ -133,6 +135,7 @@ def _copies(graph: Graph, plan: Plan) -> tuple[str, ...]:
     ]
     if not apart:
         return ()
+    # the first call of the layer, which has the tensors
     holder = graph.by_path[apart[0]].shares
     why = "its padding differs from that of the layer's other calls"
     return (

@@ -56,6 +56,7 @@ class ZipMembers:
         self._archive, self.path, self.left = archive, path, budget
         self.by_name: dict[str, zipfile.ZipInfo] = {}
         for member in archive.infolist():
+            # Two members of one name would hide what is read.
             member_name = name(member.filename)
             if member_name in self.by_name:
                 raise self.damaged(f"two members of this archive are called '{member_name}'")

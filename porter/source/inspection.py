@@ -208,7 +208,9 @@ def _inspect_by_library(checkpoint: Checkpoint) -> Inspection:
 
 
 def _inspect_port(port: StoredPort) -> Inspection:
-    """Return what a port's record says of it."""
+    """Return what a port's record says of it, with the command that ports it on: to another framework, from
+    the port itself or, for a converted one, from its model file.
+    """
     record, checkpoint = port.record, read_checkpoint(port.folder / port.destination.MODEL_FILE)
     to, variant, folder = other_than(record.framework), record.variant, port.folder
     line = CONVERT.line(subject=folder, to=to)

@@ -87,7 +87,8 @@ class Opened:
 def open_fit(
     fit: Fit, checkpoint: Checkpoint, framework: str, native: KnownSize, dialect: Dialect | None = None
 ) -> Opened:
-    """Return a file opened as it was fitted, without what only a recipe states.
+    """Return a file opened as it was fitted: its graph, its tensors, and what the file itself states; without
+    what only a recipe states.
 
     Args:
         native: rows and columns that the source is built for, where the file states none.
@@ -116,6 +117,7 @@ def open_fit(
                 *(
                     name
                     for (path, role), name in fit.tensors.items()
+                    # numbers that were computed of the file's, which no file has as they are
                     if (file and name in file.evaluated)
                     or computes_numbers(fit.transforms.get(path, ()), role)
                 ),

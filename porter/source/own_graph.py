@@ -184,11 +184,15 @@ def _sizes_above_one(shape: Shape) -> Shape:
 
 
 def classes_of(graph: Graph, size: KnownSize, activation: str | None) -> int:
-    """Return the number of classes if the only output has one value for each, or is a number of each image; 0
-    for maps, features and several outputs.
+    """Return the number of classes if the only output has one value for each, or is one number of each image;
+    0 for maps, features and several outputs.
 
     The classes come from a dense layer, which may stand as a convolution of one cell, or from anything before
     a softmax or a sigmoid.
+
+    Args:
+        size: rows and columns of the input.
+        activation: the one that was taken off the output; None if there was none.
     """
     shape_of = shapes(graph, size)
     if graph.further or len(shape_of[graph.output]) > 1:

@@ -43,8 +43,8 @@ def _no_training_pads(member: Member) -> UsageError:
 
 
 def with_padding(opened: Opened, padding: Padding) -> Opened:
-    """Return an opened source with the pads asked for: those of its own graph, or those of training at the
-    sites that the recipe lists.
+    """Return an opened source with the pads asked for: those of its own graph (`shipped`), or those of
+    training at the sites that the recipe lists. In the second case `shipped` of it is the graph before.
 
     A file that carries its graph keeps its other pads; a port that already has the pads of training is left
     as it is.

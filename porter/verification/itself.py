@@ -113,6 +113,7 @@ class ReadGraph:
         self._checkpoint, self._images, self._graph = checkpoint, images, checkpoint.carried
         self._engine = get_engine(engine_name(checkpoint))
         self._models = dict[Dtype, object]()
+        # by the file's node, the tap: the name under which the engine gives its value
         named = {node: tap for tap, node in self._graph.given.items()}
         self.taps = [named[node] for node in self._graph.outputs]
         self.type: Dtype = self._graph.halves[0] if self._graph.halves else "float32"

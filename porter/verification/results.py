@@ -115,6 +115,9 @@ class CutCounts:
     least: tuple[int, int] | None = None
 
     def __str__(self) -> str:
+        """Say how many of all nodes were compared alone, together with others, or inside the network only,
+        and from which size on this holds.
+        """
         alone, inside = self.linear + self.others, len(self.inside)
         joined = f"; {self.joined} together with those beside them" if self.joined else ""
         only = f"; {inside} inside the network only" if inside else ""

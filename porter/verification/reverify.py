@@ -56,7 +56,8 @@ source's.
 
 @takes(VerifyOptions)
 def verify(asked: VerifyOptions) -> Verdict:
-    """Compare a port with its source again, node by node: in float64, which decides, and in float32.
+    """Compare a port with its source again, node by node: in float64, which decides, and in float32. Return
+    the verdict, which also says what a reader has to know.
 
     Args:
         weights: the file or the model in memory that the port was made from; None for the zoo's published
@@ -293,8 +294,13 @@ def _rests_on_rounding(verdict: Verdict) -> bool:
 def _describe_disagreement(
     forms: Iterable[Form], compare_with: Callable[[Form], Verdict], image: Array
 ) -> str | None:
-    """Say what the references of a source disagree on, the first of which says that the port is wrong; None
-    if they agree.
+    """Say what the references (the ways in which a source can be run) disagree on, the first of which says
+    that the port is wrong; None if they agree.
+
+    Args:
+        forms: the references.
+        compare_with: compares the port with one of them.
+        image: one image N x C x H x W.
     """
     references = list(forms)
     if disagreement := _disagreement_of_programs(references, image):

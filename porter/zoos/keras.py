@@ -267,7 +267,12 @@ def _layers_by_counter(model: Any) -> dict[str, Any]:
 
 
 def _assign(layers: Mapping[str, Any], checkpoint: Checkpoint) -> None:
-    """Assign the tensors to the layers' variables by name; all of both must be used."""
+    """Assign the tensors to the layers' variables by name, of which a variable may have several spellings;
+    all of both must be used.
+
+    Raises:
+        MappingError: a variable or a tensor is left, or the shapes differ.
+    """
     unused = dict(checkpoint.tensors)
     missing: list[str] = []
     for name, layer in layers.items():

@@ -154,6 +154,7 @@ class NamedStep:
         columns, said = [*self.columns], list[str]()
         for name in self.names:
             own, columns = columns[: len(name.numbers)], columns[len(name.numbers) :]
+            # an index is that of a variable; without it, `add` is the number itself
             is_f = any(index is not None for index, _ in own)
             marks = list[str]()
             for place, (index, add) in enumerate(own):

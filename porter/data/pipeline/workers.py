@@ -136,7 +136,7 @@ def _close_pipes(process: _Process) -> None:
 
 
 def _ended_error(process: _Process, photos: Sequence[Photo]) -> WorkerEnded:
-    """Return the error that a worker was ended."""
+    """Return the error that a worker was ended while it had these photos, with the signal or the status."""
     status = process.wait()
     _close_pipes(process)
     how = f"by the system ({signal.Signals(-status).name})" if status < 0 else f"with status {status}"

@@ -135,6 +135,7 @@ def photos_to_decide(case: Losses, best: Losses, limit: float) -> int | None:
         return None
     average = float(differences.mean())
     spread = float(differences.std(ddof=1))
+    # The case is as good, or worse by the same on every photo.
     if average <= 0 or spread == 0:
         return None
     normal = NormalDist()

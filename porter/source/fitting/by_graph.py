@@ -227,8 +227,6 @@ def _reference_names(
     names = {}
     for (path, role), tensor in found.items():
         spellings = tensor_names(dialect, graph, path, layers[path])[role]
-        # Of several spellings (names that the framework has for one tensor), take the one of the file's
-        # variable.
         variable = tensor.rpartition(dialect.SEPARATOR)[2]
         names[tensor] = next(
             (name for name in spellings if name.endswith(f"{dialect.SEPARATOR}{variable}")), spellings[0]
@@ -237,7 +235,8 @@ def _reference_names(
 
 
 def _find_end(aligned: Alignment, checkpoint: Checkpoint, chosen: str | None, kernels: frozenset[str]) -> End:
-    """Return the layer that `--map` chose, otherwise the file's output.
+    """Return the layer that `--map` chose, otherwise the file's output, with the activation after it and the
+    layers that lead to it.
 
     A hidden layer may have as many units as the zoo has classes, so one that is not an output is the zoo's
     head only by its name.

@@ -152,7 +152,9 @@ def graph_variables() -> dict[str, tuple[int, ...]]:
 
 
 def _freeze(graph: Any) -> Any:
-    """Return the graph with an empty Const for each variable."""
+    """Return the graph with an empty Const, of its type and shape, for each variable: the tensors are filled
+    in when it is run.
+    """
     frozen = type(graph)()
     frozen.CopyFrom(graph)
     for node in frozen.node:
