@@ -108,9 +108,9 @@ class Format:
         advice: what to do with a file that porter does not read.
         framework: whose own format it is; None if several frameworks write it.
         engine: what runs the graph that such a file carries; None if it carries none that can be run.
-        rows: the module whose `program` says the file's operators to porter's own engine
-            (porter.filegraph.kernels.program), if that is what runs it. It reads the file's own attributes,
-            and nothing of what the reader makes of them.
+        rows: the module whose `program` tells porter's own engine (porter.filegraph.kernels.program) what the
+            file's operators compute, one row for each, if that engine is what runs it. It reads the file's
+            own attributes, and nothing of what the reader makes of them.
         whole: a file of the same framework that carries its graph, as advice where one without it does not
             say enough.
         weights: the format of the other file of a model, which holds the tensors of this one's graph.

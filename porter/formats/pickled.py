@@ -196,6 +196,7 @@ def _push_mark(machine: _PickleMachine) -> None:
 
 
 def _push(make: Callable[[], object], machine: _PickleMachine) -> None:
+    """Push what `make` gives, such as an empty list."""
     machine.stack.append(make())
 
 
@@ -235,14 +236,17 @@ def _read_decimal(machine: _PickleMachine) -> None:
 
 
 def _put_memo(form: struct.Struct, machine: _PickleMachine) -> None:
+    """Keep the value on the stack under a stated number."""
     machine.memo[machine.number(form)] = machine.stack[-1]
 
 
 def _append_memo(machine: _PickleMachine) -> None:
+    """Keep the value on the stack under the next number."""
     machine.memo[len(machine.memo)] = machine.stack[-1]
 
 
 def _get_memo(form: struct.Struct, machine: _PickleMachine) -> None:
+    """Push the value that is kept under a stated number."""
     machine.stack.append(machine.memo[machine.number(form)])
 
 
@@ -254,6 +258,7 @@ def _make_tuple(count: int, machine: _PickleMachine) -> None:
 
 
 def _make_tuple_to_mark(machine: _PickleMachine) -> None:
+    """Push a tuple of the values above the last mark, which leave the stack."""
     values = tuple(machine.pop_to_mark())
     machine.stack.append(values)
 
@@ -264,6 +269,7 @@ def _append_value(machine: _PickleMachine) -> None:
 
 
 def _append_values(machine: _PickleMachine) -> None:
+    """Append the values above the last mark to the list below it."""
     values = machine.pop_to_mark()
     _extend_list(machine, values)
 

@@ -178,6 +178,7 @@ def _reader_with_weights(format: Format, path: Path, weights: Path) -> Reader:
     renewed = partial(format.read, weights=other.tensors)
 
     def read(path: Path, /, *given: Any, **named: Any) -> Checkpoint:
+        """Read the file with the other one's tensors, and name both as the checkpoint's files."""
         try:
             checkpoint = renewed(path, *given, **named)
         except MappingError as error:

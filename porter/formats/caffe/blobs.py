@@ -142,10 +142,12 @@ def _write_blob(array: Array) -> tuple[bytes, bytes]:
 
 
 def _write_field(number: int, content: bytes) -> bytes:
+    """Return a field of bytes: its head, and its content."""
     return _write_head(number, len(content)) + content
 
 
 def _write_head(number: int, length: int) -> bytes:
+    """Return the head of a field of bytes: its number with the wire type, and its length."""
     return _write_varint(number << 3 | _DELIMITED) + _write_varint(length)
 
 

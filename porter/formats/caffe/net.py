@@ -36,7 +36,7 @@ class CaffeLayer(Reading):
         inputs: the values that it reads, then its blobs, which are called `conv1/0`, `conv1/1`.
         values: how many of the inputs are values.
         message: the whole layer; `parameters` are those of its type.
-        gives: how many values.
+        gives: how many values it gives.
     """
 
     name: str
@@ -48,10 +48,12 @@ class CaffeLayer(Reading):
 
     @property
     def parameters(self) -> TextMessage:
+        """Return the parameters of the layer's type, whose field is mostly named after it."""
         return self.message.part(_PARAMETERS.get(self.op, f"{self.op.lower()}_param"))
 
     @property
     def blobs(self) -> tuple[str, ...]:
+        """Return the names of the layer's blobs, which stand behind its values among the inputs."""
         return Items(name for name, _ in self.inputs[self.values :])
 
 
@@ -71,8 +73,8 @@ class Net:
     Attributes:
         channels, size: of the image; None where the file does not state them.
         ends: the values that nothing reads.
-        problem: why it is none of one image.
-        passed: dropouts, each with what it reads.
+        problem: why it is no net of one image, in words; None if it is one.
+        passed: dropouts, which inference leaves out, each with the value that it reads.
     """
 
     layers: tuple[CaffeLayer, ...]
@@ -131,7 +133,7 @@ class _LayerReader:
     Attributes:
         images: what the net takes, by name, with its sizes.
         values: what layers give, by name; None for labels.
-        passed: dropouts, each with what it reads.
+        passed: dropouts, which inference leaves out, each with the value that it reads.
     """
 
     images: list[tuple[str, Sequence[int | None]]]
@@ -209,6 +211,7 @@ def _is_of_test(layer: TextMessage) -> bool:
     """
 
     def matches_test(rule: TextMessage) -> bool:
+        """Return whether a rule is met in the phase TEST, at level 0 and without stages."""
         level = rule.count("min_level", 0) <= 0 <= rule.count("max_level", 0)
         return rule.word("phase", "TEST") in _TEST_PHASE and level and not rule.words("stage")
 

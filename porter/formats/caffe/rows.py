@@ -163,6 +163,7 @@ def _conv(settings: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None 
 
 
 def _conv_by_channel(settings: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
+    """Compute a convolution by channels, which has as many groups as the map has channels."""
     return windows.conv(x, kernel, bias, _grid(settings), x.shape[1])
 
 

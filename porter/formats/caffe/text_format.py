@@ -21,6 +21,7 @@ class TextMessage:
     fields: Watched[list[str | TextMessage]] = field(default_factory=Watched)
 
     def words(self, name: str) -> list[str]:
+        """Return the words and texts of a field, in order; none where it is left out."""
         return [value for value in self.fields.get(name, ()) if isinstance(value, str)]
 
     def word(self, name: str, default: str = "") -> str:
@@ -34,6 +35,7 @@ class TextMessage:
         return [int(value) for value in self.words(name)]
 
     def count(self, name: str, default: int) -> int:
+        """Return the last whole number of a field; the default where it is left out."""
         return (self.counts(name) or [default])[-1]
 
     def pair(self, name: str, default: int) -> tuple[int, int]:
@@ -48,6 +50,7 @@ class TextMessage:
         return self.word(name).lower() not in _FALSE if self.words(name) else default
 
     def parts(self, name: str) -> list[TextMessage]:
+        """Return the messages in a field, in order; none where it is left out."""
         return [value for value in self.fields.get(name, ()) if isinstance(value, TextMessage)]
 
     def part(self, name: str) -> TextMessage:

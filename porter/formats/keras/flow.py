@@ -229,6 +229,7 @@ def _refusing_damage(where: str) -> Iterator[None]:
 
 
 def _is_model(layer: JsonObject) -> bool:
+    """Return whether a layer is a model itself, whose config the file has."""
     return layer["class_name"] in MODELS and "config" in layer
 
 
@@ -259,7 +260,7 @@ def _layers(model: JsonObject) -> list[JsonObject]:
 
 @dataclass
 class _CallRecorder:
-    """The calls so far, and how many calls of models were made on the way."""
+    """The calls so far, and the number of calls of models that were made on the way."""
 
     recorded: list[LayerCall] = field(default_factory=list)
     models: int = 0
@@ -286,7 +287,7 @@ class _CallPlace:
 
     Attributes:
         path: the models that it is in, and what is called.
-        round: how many calls of it come before.
+        round: how many calls of the same layer come before.
         training: whether it is one of training; None where nothing says so.
     """
 

@@ -55,7 +55,7 @@ _DAMAGED = (ValueError, OverflowError)
 
 @dataclass(frozen=True)
 class NamedCall:
-    """A call with its node's name, and its layer's tensors: variable to name in the checkpoint."""
+    """A call with its node's name, and its layer's tensors: the name in the checkpoint of each variable."""
 
     call: LayerCall
     name: str
@@ -163,6 +163,7 @@ def with_graph(checkpoint: Checkpoint, graph: FileGraph | str | None) -> Checkpo
 
 
 def _node_output(calls: Sequence[NamedCall], result: Result) -> NodeOutput:
+    """Return the value of a call's result after the layer's activation; the model's image for `SOURCE`."""
     return (last_name(calls[result.call]), result.output) if result.call >= 0 else _IMAGE
 
 
@@ -426,6 +427,7 @@ def name_calls(flow: Flow, tensors: NamedArrays) -> list[NamedCall]:
     holding = set(holders)
 
     def name_call(call: LayerCall) -> NamedCall:
+        """Return a call with its name and its layer's variables, none for a layer that holds none."""
         layer = names[call.path]
         variables = by_layer.get(layer, _attention_tensors(call, by_layer)) if call.path in holding else {}
         return NamedCall(call, f"{layer}:{call.call_index + 1}" if call.call_index else layer, variables)
@@ -451,6 +453,7 @@ def _attention_tensors(call: LayerCall, by_layer: Mapping[str, Mapping[str, str]
 
 
 def _may_hold(call: LayerCall) -> bool:
+    """Return whether a call is of a layer whose class has variables."""
     return operation_name(call.kind, call.arguments) is None and holds_tensors(call.kind)
 
 

@@ -87,6 +87,7 @@ class Hdf5:
         return self.refuse(f"{names} have more than {most_bytes(self.size)} bytes")
 
     def refuse(self, message: str, next: str | None = None) -> FileError:
+        """Return the error of a file that porter does not read on."""
         return FileError(message, where=self.path, next=next)
 
 

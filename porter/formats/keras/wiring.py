@@ -28,7 +28,7 @@ class _Level:
     Attributes:
         reads: for each layer, the names that each of its calls reads.
         arguments: for each layer, the names of the arguments of each of its calls.
-        ends: the layers whose values the model gives, in its order.
+        ends: the layers at which the model ends, whose values it gives, in its order.
     """
 
     reads: Mapping[str, Sequence[Sequence[str]]]
@@ -86,6 +86,7 @@ _Value = tuple[LayerPath, int, int]
 
 
 def _values_read(flow: Flow, call: LayerCall, calls: Collection[tuple[LayerPath, int]]) -> list[_Value]:
+    """Return the values of known calls that a call reads, through layers that porter put in between."""
     return [_original_value(flow, each, calls) for each in results_in(call.inbound)]
 
 
@@ -102,6 +103,7 @@ def _original_value(flow: Flow, value: Result, calls: Collection[tuple[LayerPath
 
 
 def _paths_of(values: Sequence[_Value]) -> list[str]:
+    """Return the paths of the layers that give some values, for messages; the image has none."""
     return ["/".join(path) or "the image" for path, _, _ in values]
 
 
@@ -144,6 +146,7 @@ def _find_misread_call(
 
 
 def _call_argument_names(call: LayerCall) -> _ArgumentNames:
+    """Return how many arguments a call has without names, and the sorted names of the others."""
     return len(call.inbound.arguments), tuple(sorted(call.inbound.keywords))
 
 

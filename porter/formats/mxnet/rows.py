@@ -181,6 +181,7 @@ def _lrn(settings: Settings, x: Numbers) -> Numbers:
 
 
 def _instance_norm(settings: Settings, x: Numbers, gamma: Numbers, beta: Numbers) -> Numbers:
+    """Compute InstanceNorm: each channel of an image is a group of its own."""
     return values.group_norm(x, x.shape[1], gamma, beta, settings.number("eps", 1e-3))
 
 
@@ -278,6 +279,7 @@ def _row_of_reduction(function: Callable[..., Any]) -> Row:
     """
 
     def reduce(settings: Settings, x: Numbers) -> Any:
+        """Reduce over the axes that the settings state or leave over."""
         axes = {axis % x.ndim for axis in settings.counts("axis")}
         if settings.flag("exclude") or not axes:
             axes = {*range(x.ndim)} - axes
@@ -287,6 +289,7 @@ def _row_of_reduction(function: Callable[..., Any]) -> Row:
 
 
 def _softmax(settings: Settings, x: Numbers) -> Numbers:
+    """Compute a softmax over a stated axis, or the last one, at a temperature."""
     return values.softmax(x / settings.number("temperature", 1.0), settings.count("axis", -1))
 
 

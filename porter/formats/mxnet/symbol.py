@@ -69,6 +69,7 @@ class OperatorAttributes:
         ]
 
     def word(self, name: str, default: str = "") -> str:
+        """Return an attribute as text; the default where it is left out."""
         return str(self.words.get(name, default))
 
     def number(self, name: str, default: float) -> float:
@@ -77,6 +78,7 @@ class OperatorAttributes:
         return default if word == "None" else float(word)
 
     def count(self, name: str, default: int) -> int:
+        """Return an attribute as a whole number; the default where it is left out or None."""
         return int(self.words[name]) if self.words.get(name, "None") != "None" else default
 
     def flag(self, name: str, default: bool = False) -> bool:
@@ -115,11 +117,11 @@ class Symbol:
 
     Attributes:
         image: the only variable that no array is for; None if there are others, or none.
-        sides: its axes, as far as the symbol states them.
-        ends: the values that it gives.
+        sides: the sizes of its axes, as far as the symbol states them.
+        ends: the values at which the graph ends.
         lacking: how many variables no array is for.
-        said: what it says of the model by name.
-        passed: dropouts, each with what it reads.
+        said: what the file states of the model beside its graph, by name.
+        passed: dropouts, which inference leaves out, each with the value that it reads.
     """
 
     nodes: tuple[SymbolNode, ...]

@@ -100,6 +100,7 @@ class _PickledArray(PickledObject):
     data: object = None
 
     def build(self, state: tuple[object, ...], /) -> None:
+        """Take the array's state, of which the version does not matter."""
         _, self.shape, self.dtype, self.fortran, self.data = state
 
 

@@ -78,6 +78,7 @@ def _add_branch(
     names: dict[str, str] = {}
 
     def named(name: str) -> str:
+        """Return the name that a value of the branch has in the model, the same at each call."""
         if name not in names:
             names[name] = unused_name(f"{node.name}/{name}", model.nodes.keys() | scope.nodes.keys())
         return names[name]

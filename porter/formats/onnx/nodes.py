@@ -85,6 +85,7 @@ def reader_of(function: Callable[..., Any]) -> Reader[OnnxNode]:
     """
 
     def read(walk: Walk, node: OnnxNode) -> Outputs:
+        """Call the function with the node's tensors, None for each that it leaves out."""
         scope = Scope(walk, node)
         tensors = [None if source == MISSING else scope.tensor(source) for source in node.inputs]
         return as_outputs(call_with_inputs(function, node, *tensors))

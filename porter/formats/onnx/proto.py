@@ -46,7 +46,7 @@ class OnnxGraph:
         arrays: stored tensors by name.
         files: of the model.
         scopes: by name of an If within a branch, what its own branches may read, as `given`.
-        passed: dropouts, each with what it reads.
+        passed: dropouts, which inference leaves out, each with the value that it reads.
     """
 
     proto: Any

@@ -114,6 +114,7 @@ def write_safetensors(path: Path, tensors: NamedArrays) -> str:
     with path.open("wb") as file, ThreadPoolExecutor(1) as beside:
 
         def put(piece: bytes | memoryview) -> None:
+            """Hash and write a piece, in a thread beside the one that makes the next."""
             hashed.update(piece)
             file.write(piece)
 

@@ -204,6 +204,7 @@ def _shard_paths(prefix: Path, before: str, count: int) -> tuple[Path, ...]:
 
 
 def _siblings(path: Path) -> list[Path]:
+    """Return all that is in the folder of a path, sorted; nothing where there is no folder."""
     return sorted(path.parent.iterdir()) if path.parent.is_dir() else []
 
 

@@ -56,9 +56,11 @@ class MessageFields:
     contents: Mapping[int, list[memoryview]]
 
     def number(self, field: int) -> int:
+        """Return the last integer of a field; 0 where it is left out."""
         return self.numbers.get(field, [0])[-1]
 
     def content(self, field: int) -> memoryview:
+        """Return the last bytes of a field; empty where it is left out."""
         return self.contents.get(field, [memoryview(b"")])[-1]
 
     def text(self, field: int) -> str:

@@ -35,7 +35,7 @@ class Inlined:
 
 @dataclass(frozen=True)
 class _UnfoldedCall:
-    """A function called at one place: its nodes under their new names, and its outputs."""
+    """A function that is called at one place: its nodes under their new names, and its outputs."""
 
     nodes: dict[str, GraphNode]
     outputs: tuple[NodeOutput, ...]

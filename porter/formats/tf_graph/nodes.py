@@ -96,6 +96,7 @@ def in_order_of_inputs(
     """
 
     def inputs(name: str) -> list[str]:
+        """Return the nodes that a node reads, in the order in which they are to come before it."""
         if name not in nodes:
             raise refuse(f"a node reads '{name}', which the graph lacks")
         return read_order(nodes[name], lambda node: node.op)

@@ -164,6 +164,7 @@ def _refuse_with(path: Path) -> Refuse:
 
 
 def _order_all(nodes: Mapping[str, GraphNode], refuse: Refuse) -> dict[str, GraphNode]:
+    """Return all nodes, each after its inputs."""
     return in_order_of_inputs(nodes, list(nodes), refuse)
 
 
@@ -256,6 +257,7 @@ def _find_values(
 
 
 def _describe_span(image: str, ends: Sequence[NodeOutput]) -> str:
+    """Return a note on where the graph begins and where it ends."""
     return f"the graph begins at '{image}' and ends at {', '.join(repr(value_name(end)) for end in ends)}"
 
 
@@ -303,6 +305,7 @@ def _choose_signature(meta: Any) -> _Signature:
 
 
 def _references(infos: Mapping[str, Any]) -> list[NodeOutput]:
+    """Return the values that a signature names, in the natural order of its keys."""
     return [parse_reference(infos[key].name) for key in sorted(infos, key=_natural_order)]
 
 

@@ -274,10 +274,10 @@ class TfliteModel:
     Attributes:
         stored: tensors by name; quantised ones as the real numbers that they stand for, in float32.
         rounded: whether some of them were quantised to whole numbers.
-        ends: the values that it gives.
+        ends: the values at which the graph ends.
         sizes: of the image, which is the first input of four axes; None where they are open.
         further: the sizes of what it takes beside the image, by name, None where they are open.
-        problem: why it is none of one image.
+        problem: why it is no model of one image, in words; None if it is one.
     """
 
     operators: tuple[Operator, ...]

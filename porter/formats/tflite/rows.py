@@ -71,6 +71,7 @@ def _with_operator(row: Callable[..., Any]) -> Row:
     """
 
     def run(attributes: Mapping[str, Any], *inputs: Any) -> Any:
+        """Call the row with the inputs, in which tensors of whole numbers take their places again."""
         operator: Operator = attributes["operator"]
         return row(operator, *(attributes["whole"].get(index, value) for index, value in enumerate(inputs)))
 

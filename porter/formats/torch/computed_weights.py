@@ -32,6 +32,10 @@ ended, and any number for another matrix of the same sizes.
 
 
 class _ComputedForm(NamedTuple):
+    """A way in which a module computes a weight: its name for messages, the parts that it is computed from,
+    and the function of these parts.
+    """
+
     what: str
     parts: tuple[str, ...]
     compute: Callable[..., Numbers]

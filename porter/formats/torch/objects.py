@@ -86,6 +86,7 @@ class Storage(PickledObject):
 
     @property
     def item_bytes(self) -> int:
+        """Return the bytes of a number of the storage."""
         return item_bytes(self.dtype)
 
 
@@ -133,6 +134,7 @@ def storage_in_stream(identity: Any) -> Storage:
 
 
 def _storage_dtype(named: object) -> str:
+    """Return the type of a storage by the class that a pickle names for it, such as torch.FloatStorage."""
     return _STORAGES[_name_of_global(named)]
 
 
@@ -165,6 +167,7 @@ def _expect_count(value: object) -> int:
 
 
 def _expect(holds: bool) -> None:
+    """Raise ValueError where a part of a pickle is not as torch writes it."""
     if not holds:
         raise ValueError("a tensor or a storage is not as torch pickles it")
 
@@ -203,6 +206,7 @@ def _rebuild_tensor_v2(storage: object, offset: object, shape: Any, strides: Any
 
 
 def _rebuild_tensor_v3(storage: object, offset: object, shape: Any, strides: Any, *rest: Any) -> TorchTensor:
+    """Return a tensor whose pickle states its type, beside that of its storage."""
     return _rebuild_tensor(storage, offset, shape, strides, _dtype_of_name(rest[2]))
 
 
@@ -228,6 +232,7 @@ def _rebuild_subclass(rebuild: object, _type: object, arguments: Any, *_: object
 
 
 def _rebuild_sparse(layout: object, *_: object) -> TorchTensor:
+    """Return a tensor of another layout, which has no storage here and is refused when it is read."""
     return TorchTensor(None, kind=layout.removeprefix("torch.") if isinstance(layout, str) else "sparse")
 
 

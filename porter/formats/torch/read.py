@@ -157,6 +157,9 @@ def _read_stream(path: Path, content: Content) -> tuple[object, StorageValues]:
     roots: dict[str, Storage] = {}
 
     def stored(identity: Any) -> Storage:
+        """Return the storage of an id, and keep the first of each key: the whole, of which others are
+        parts.
+        """
         storage = storage_in_stream(identity)
         roots.setdefault(storage.key, storage)
         return storage

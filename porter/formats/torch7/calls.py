@@ -46,7 +46,9 @@ class ModuleFields(dict[str, Any]):
 
 @dataclass(frozen=True)
 class _ModuleCalls:
-    """Calls in their order; arrays that several modules share have the name of the first one's."""
+    """Makes the calls of a module's parts, in their order. Arrays that several modules share have the name of
+    the first one's.
+    """
 
     steps: list[OperatorCall] = field(default_factory=list)
     names: dict[int, str] = field(default_factory=dict)

@@ -80,8 +80,8 @@ class Torch7Network:
 
     Attributes:
         tensors: by name; those that several modules share have one.
-        ends: what it gives.
-        passed: dropouts, each with what it reads.
+        ends: the values that it gives, at which the graph ends.
+        passed: dropouts, which inference leaves out, each with the value that it reads.
     """
 
     layers: tuple[Torch7Layer, ...]
@@ -241,6 +241,7 @@ def _modules(fields: Table) -> list[Any]:
 
 
 def _path_of_part(path: str, number: int) -> str:
+    """Return the path of the module of a number in a container; the number alone for the outermost one."""
     return f"{path}/{number}" if path else str(number)
 
 

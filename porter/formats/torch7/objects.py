@@ -66,6 +66,10 @@ def output_names(count: int) -> list[str]:
 
 
 class _ObjectReader(Cursor):
+    """Reads the objects of a file one after the other; `width` is the bytes of the machine's long
+    integers.
+    """
+
     def __init__(self, data: bytes, width: int) -> None:
         super().__init__(data)
         self.long = f"i{width}"

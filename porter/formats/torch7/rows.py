@@ -31,6 +31,7 @@ def _row_of_module(row: Callable[..., Any]) -> Row:
     """
 
     def run(attributes: Mapping[str, Any], *inputs: Numbers) -> Any:
+        """Call the row; the arrays are the last inputs, one for each role."""
         roles = attributes["roles"]
         values = inputs[: len(inputs) - len(roles)]
         return row(attributes["fields"], *values, **dict(zip(roles, inputs[len(values) :], strict=True)))

@@ -245,6 +245,8 @@ class _StoredNorm(Call):
 
 @dataclass(frozen=True, kw_only=True)
 class _BatchNorm(_StoredNorm):
+    """A batch norm by stored statistics."""
+
     training: bool = False
 
     def read(self) -> Tensor:
@@ -356,6 +358,8 @@ def _find_kernel(walk: Walk, kernel: NodeOutput) -> tuple[NodeOutput, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Attention(Call):
+    """Attention of queries to keys and values, whose heads are an axis."""
+
     query: Tensor
     key: Tensor
     value: Tensor

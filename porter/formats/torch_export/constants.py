@@ -43,6 +43,9 @@ size, or take one image.
 
 
 def is_cast(node: AtenNode) -> bool:
+    """Return whether a node passes real numbers on as real numbers: a cast, a copy, or what does nothing in
+    inference.
+    """
     return node.op in (*SAME, *COPIES, "to", "_to_copy") and node.arguments.get("dtype") in REALS
 
 

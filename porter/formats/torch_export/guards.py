@@ -143,6 +143,7 @@ def _least_size(graph: Graph, axis: int, traced: tuple[int, int]) -> int:
     wide_maps = [path for path, shape in traced_shapes.items() if len(shape) == 3 and shape[1 + axis] != 1]
 
     def suffices(size: int) -> bool:
+        """Return whether all the wide maps have more than one cell at this size."""
         found = _shapes_or_none(graph, (*traced[:axis], size, *traced[axis + 1 :]))
         return found is not None and all((found[path][1 + axis] or 0) > 1 for path in wide_maps)
 

@@ -118,6 +118,7 @@ def _var(
 
 @wraps(_var)
 def _std(x: Tensor, **arguments: Any) -> Tensor:
+    """Return the standard deviation along axes, by the arguments of `_var`."""
     return functions.sqrt(_var(x, **arguments))
 
 
@@ -250,6 +251,7 @@ def _extremum_function(function: Reduction, pair: Callable[[Tensor, Tensor], Ten
     def extremum(
         x: Tensor, other: Tensor | None = None, dim: int | None = None, keepdim: bool = False
     ) -> Tensor | list[Tensor | None]:
+        """Return the extremum of two values, or along axes with None for the places."""
         if other is not None:
             return pair(x, other)
         return [x.reduce(function, _axes(x, dim), keepdim), None]

@@ -417,4 +417,5 @@ def _constant_array(value: float) -> Array:
 
 
 def _read_size(argument: JsonObject) -> int | str:
+    """Return a stated size, or the text of the expression of an open one."""
     return int(argument["as_int"]) if "as_int" in argument else str(argument["as_expr"]["expr_str"])

@@ -16,6 +16,8 @@ Pair = Sequence[int]
 
 @dataclass(frozen=True, kw_only=True)
 class _Im2col(Call):
+    """The patches of a map, as an array of one column for each place of a window."""
+
     x: Tensor
     kernel_size: Pair
     dilation: Pair
@@ -36,6 +38,8 @@ class _Im2col(Call):
 
 @dataclass(frozen=True, kw_only=True)
 class _Col2im(_Im2col):
+    """The map that the patches of a map add up to."""
+
     output_size: Sequence[Dim]
 
     def read(self) -> Tensor:

@@ -251,6 +251,7 @@ def _without_size_inputs(nodes: Mapping[str, AtenNode], live: Collection[str]) -
     """
 
     def without_sizes(node: AtenNode) -> AtenNode:
+        """Return a constant's node without the sizes that it reads; others as they are."""
         if node.op not in SIZED or node.name in live:
             return node
         return replace(node, inputs=tuple(each for each in node.inputs if nodes[each[0]].op not in SIZES))
@@ -345,6 +346,7 @@ def _with_names_of_file(graph: FileGraph, stored: Mapping[str, str]) -> FileGrap
     """
 
     def rename(node: FileNode) -> FileNode:
+        """Return a node with the file's names of its tensors, and with its taps as they can be shown."""
         op = node.op
         if isinstance(op, Foreign):
             op = replace(op, reads=tuple(name and tap_of(name) for name in op.reads))

@@ -147,6 +147,8 @@ def _add_conv(x: Tensor, node: OperatorNode, op: Conv, tensors: Mapping[str, Sto
 
 @dataclass(frozen=True, kw_only=True)
 class _Pool(Call):
+    """A pool over rows and columns, which moves by its window if it states no stride."""
+
     x: Tensor
     kernel_size: Pair
     stride: Pair = ()
@@ -155,6 +157,7 @@ class _Pool(Call):
 
     @property
     def window(self) -> Window:
+        """Return the window of the pool."""
         return Window(_pair(self.kernel_size), _pair(self.stride or self.kernel_size))
 
     def convention(self, fill: float, average: Average = "real_cells") -> Convention:

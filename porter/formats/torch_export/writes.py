@@ -120,6 +120,7 @@ def _with_sources(node: AtenNode, names: Mapping[NodeOutput, NodeOutput]) -> Ate
     """
 
     def rename(value: Any) -> Any:
+        """Return an argument with the other values in it, at any depth."""
         if isinstance(value, Mapping):
             return StatedFields((name, rename(each)) for name, each in value.items())
         if isinstance(value, list):
@@ -267,6 +268,7 @@ class _FunctionalWriter:
                 raise ValueError(f"its argument '{name}' is {node.arguments[name]!r:.40}")
 
     def _current(self, source: NodeOutput) -> NodeOutput:
+        """Return what a value is after the writes so far."""
         return self.current.get(source, source)
 
     def _slices_to_base(self, number: int, node: AtenNode) -> tuple[list[AtenNode], NodeOutput] | None:
@@ -312,6 +314,7 @@ class _FunctionalWriter:
         return self._add_node(node, "full", (), arguments, sizes)
 
     def _sizes_of(self, source: NodeOutput) -> Sizes:
+        """Return the sizes that the program states for a value."""
         return self.nodes[source[0]].sizes[source[1]]
 
     def _put_into(self, node: AtenNode, step: AtenNode, source: NodeOutput) -> NodeOutput:
