@@ -101,6 +101,7 @@ def read_net(text: str) -> Net:
     reader = _LayerReader(images, {name: (IMAGE, 0) for name, _ in images})
     for layer in layers_of_test:
         reader.read(layer)
+    # `dims` are empty where there is a problem.
     problem, dims = _expect_one_image([dims for _, dims in images])
     # Sizes below 1, and all four where the net states none, are open.
     _, channels, *size = [size if size and size > 0 else None for size in dims] or [None] * 4

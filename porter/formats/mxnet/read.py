@@ -80,6 +80,7 @@ def read_mxnet(
             note = f"{UNREAD} of {text.name}: {reason}"
             return Checkpoint(path, "mxnet", "mxnet", tensors, (note,), files=(text, params))
         expect_values(outputs, [node.name for node in symbol.nodes])
+        # Named outputs replace those of the symbol.
         ends = tuple((name, 0) for name in outputs) or symbol.ends
         graph = _read_graph(replace(symbol, ends=ends), tensors, most_bytes(params.stat().st_size), size)
     graph = replace(

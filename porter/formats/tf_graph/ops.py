@@ -102,7 +102,7 @@ def _slice(node: GraphNode, x: Tensor, *bounds: Tensor) -> Tensor:
 
 def _gather(node: GraphNode, x: Tensor, index: Tensor, axis: Tensor | None = None) -> Tensor:
     """Return the value of GatherV2: the cells of an axis at stored indices. The axis goes where the index is
-    a single one; indices of several axes, which only a constant may have, take its place.
+    a single one. Indices of several axes, which take the place of the axis, are for constants only.
     """
     cells = index.integers()
     stated_axis = 0 if axis is None else int(axis.number())

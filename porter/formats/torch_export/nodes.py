@@ -192,6 +192,7 @@ class _NodeReader:
         inner = [
             each["arg"]["as_graph"]["graph"] for each in node_fields["inputs"] if "as_graph" in each["arg"]
         ]
+        # A wrapper runs one graph, and only sets how: autocast's sets the type.
         if op in _WRAPPERS and len(inner) == 1:
             autocast_type = self.autocast_type if op != _AUTOCAST else _autocast_type(node_fields["inputs"])
             self.inline(inner[0], node_fields["inputs"], names, autocast_type)
@@ -201,6 +202,7 @@ class _NodeReader:
         module = next((path for _, path in reversed(module_stack(node_fields))), "")
         inputs = tuple(source for value in arguments.values() for source in _sources_in(value))
         sizes = tuple(self.sizes.get(each, ()) for each in names)
+        # A node may give a size: its expression, and an earlier axis of the same one, say which.
         expression = self.expressions.get(name)
         axis = self.axis_of.get(str(expression))
         self.add(

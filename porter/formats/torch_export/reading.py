@@ -68,7 +68,10 @@ def reader_of(function: Function) -> Reader:
     parameters = _parameters(function)
 
     def read(walk: Walk, node: AtenNode) -> Outputs:
-        """Call the function with the node's arguments."""
+        """Return what the function gives for the node's arguments: each under the name of its parameter,
+        values as tensors. Raise Unsupported for an argument that the function does not take, and ValueError
+        for one that the node lacks.
+        """
         scope = Scope(walk, node)
         arguments = {
             _PARAMETER_NAMES.get(name, name): _convert_argument(scope, name, each)
