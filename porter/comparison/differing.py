@@ -105,8 +105,8 @@ class Differences:
         return [each for _, each in sorted(found, key=lambda one: one[0])]
 
     def _alone(self, mine: Unit | None, its: Unit | None) -> FoundDifference:
-        """Return the difference that one model has a unit which the other lacks. A step that reads the input
-        directly is preprocessing.
+        """Return the difference that one model has a unit which the other lacks. A scale, or another order of
+        channels, that reads the model's input is one of preprocessing.
 
         Args:
             mine: the unit of the first model, or None.

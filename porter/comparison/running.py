@@ -176,8 +176,10 @@ def _values(
     Args:
         drawn: what each path is given.
         size: rows and columns of the input.
+        paths: of the units that are wanted.
     """
     batch: Array = np.zeros((_DRAWS, form.graph.channels, *size))  # nothing that is shown depends on it
+    # the cuts: the numbers that replace values of the graph, by path
     cut = dict[str, Array]()
     for path, numbers in drawn.items():
         if path in form.graph.inputs:

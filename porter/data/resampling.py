@@ -214,6 +214,7 @@ def tf_area(pixels: Pixels, rows: int, columns: int) -> Pixels:
     """
     wide = _weighted_sums(pixels.astype(np.float32), _tf_area_weights(pixels.shape[1], columns), axis=1)
     total = _weighted_sums(wide, _tf_area_weights(pixels.shape[0], rows), axis=0)
+    # source cells for each target cell, of rows and then of columns
     ratios = (
         np.float32(was) / np.float32(now) for was, now in zip(pixels.shape, (rows, columns), strict=False)
     )

@@ -31,7 +31,11 @@ def source_classifier(port: StoredPort, opened: Opened, protocol: Preprocess, de
     note = "" if opened.shipped is None else ", with the shipped pads"
 
     def build(form: Form) -> SourceModel:
-        """Build a form of the source, or raise CannotRun where it does not take the protocol's squares."""
+        """Return the model of a form of the source, with its name and warnings.
+
+        Raises:
+            CannotRun: the form does not take the protocol's squares.
+        """
         if not form.takes((side, side)):
             next = f"convert with an {INPUT_SIZE} that it takes"
             raise CannotRun(f"{form.name} cannot be run at {side}x{side}", next=next)
@@ -52,8 +56,11 @@ def source_classifier(port: StoredPort, opened: Opened, protocol: Preprocess, de
 
 
 def _on_device(classifier: Callable[[str], Classifier], device: str) -> tuple[Classifier, tuple[str, ...]]:
-    """Build a classifier on the port's device, otherwise on the CPU, with a warning: TensorFlow often lacks a
-    GPU where torch has one.
+    """Return a classifier on the port's device and no warning, otherwise one on the CPU with a warning:
+    TensorFlow often lacks a GPU where torch has one.
+
+    Args:
+        classifier: builds it on a device.
     """
     try:
         return classifier(device), ()

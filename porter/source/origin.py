@@ -278,6 +278,7 @@ def _options_of_call(
 
     Args:
         name_arguments: those that the member's name stands for.
+        statement: it is `strict` if it states a call with all its arguments, and not only a name.
     """
     if not statement.strict:
         # A name does not say that its function was called with other arguments.

@@ -141,7 +141,13 @@ def _open_at(place: Place, record: Record, member: Member | None, wishes: Wishes
 
 
 def _expect_graph(record: Record, sha256: str, where: Path, weights: Path) -> None:
-    """Expect the file with the graph that the port was made from."""
+    """Refuse another file with a graph than the one that the port was made from.
+
+    Args:
+        sha256: of the file that is there.
+        where: its path, for errors.
+        weights: the file of tensors, beside which the right one belongs.
+    """
     expected = record.source.graph
     assert expected is not None, "two files are looked for where a port was made from two"
     if sha256 != expected.sha256:
@@ -198,7 +204,12 @@ def _recorded_wishes(port: StoredPort, member: Member | None) -> Wishes:
 
 
 def _expect_same_file(record: Record, sha256: str, where: Path | str) -> None:
-    """Expect the file of weights that the port was made from."""
+    """Refuse another file of weights than the one that the port was made from.
+
+    Args:
+        sha256: of what is there.
+        where: its path or name, for errors.
+    """
     if sha256 != record.source.sha256:
         raise UsageError(
             f"the port was made from {record.source.file}, sha256 {record.source.sha256[:12]}..., not "

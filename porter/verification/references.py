@@ -342,7 +342,12 @@ class FileGraphSource:
         return self._built[dtype]
 
     def _expect_order(self) -> None:
-        """Expect the port's outputs in the order in which the file gives them."""
+        """Expect the port's outputs in the order in which the file gives them; outputs that only the port has
+        do not count.
+
+        Raises:
+            Contradiction: the order is another one.
+        """
         outputs = self.fit.graph.outputs
         stated = dict.fromkeys(each.path for each in self.fit.given.values() if each.path in outputs)
         ported = [*dict.fromkeys(path for path in outputs if path in stated)]  # a file may give a value twice

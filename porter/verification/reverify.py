@@ -96,8 +96,11 @@ def _expect_outputs(port: StoredPort, source: Graph) -> None:
 
 
 def _expect_as_large(port: StoredPort, source: Graph) -> None:
-    """Expect that the values of a port's graph, which a stranger may have written, are about as large as
-    those of its source's: they take memory before a comparison can fail.
+    """Refuse a port whose values are much larger than those of its source's: a stranger may have written its
+    graph, and large values take memory before a comparison can fail.
+
+    Raises:
+        CheckFailed: with the first node that is larger.
     """
     size = port.record.input.native_size
     ours = shapes(port.graph, size)
@@ -280,8 +283,8 @@ def _images_of_smallest_size(verdict: Verdict, opened: Opened, record: Record, c
 
 def _rests_on_rounding(verdict: Verdict) -> bool:
     """Return whether the verdict rests on the source's rounding: whether a value that is further away than
-    any limit is taken for it, because the source is as far from its own in float64, or for what float32 may
-    be off by.
+    any limit was allowed, because the source in that type is as far from itself in float64, or because errors
+    of float32 may be that large there.
 
     Where two programs run the source's number types, such a value can also be a mistake of one of them.
     """

@@ -202,8 +202,8 @@ def _repeats_cells(op: Resize) -> bool:
 
 
 def _takes_size(graph: Graph, size: Pair) -> bool:
-    """Return whether a graph takes rows and columns together: cells in one row may be added to as many
-    channels.
+    """Return whether a graph takes rows and columns together. That it takes each of them alone is not enough
+    where axes are mixed: the cells of one row may be added to as many channels.
     """
     try:
         shapes(graph, size)

@@ -98,7 +98,7 @@ def model_itself(opened: Opened) -> ReferenceName | None:
 
 
 def parse_reference(text: str) -> ReferenceName:
-    """Parse what `--reference` says: FILE.py:CALLABLE, or a FILE that carries its graph.
+    """Return what `--reference` names: FILE.py:CALLABLE, or a FILE that carries its graph.
 
     Raises:
         UsageError: there is no such file, or code is given without its callable.

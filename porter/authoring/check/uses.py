@@ -36,7 +36,9 @@ class VariableUse(NamedTuple):
 
 
 def uses_in_graph(recipe: Recipe) -> Iterator[VariableUse]:
-    """Yield the uses in the graph and in the blocks."""
+    """Yield the uses of variables in the graph and in the blocks, with the names that each of them can see. A
+    block's parameter sees those before it.
+    """
     shared = _variables_everywhere(recipe)
     if isinstance(recipe.input_size, str):
         yield from _uses_in_value(("input", "size"), recipe.input_size, shared, None)

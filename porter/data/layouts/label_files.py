@@ -122,7 +122,12 @@ def with_labels(found: FoundPhotos, label_file: LabelFile) -> FoundPhotos:
 
 
 def _read_folder(path: Path) -> LabelFile:
-    """Return the labels of ImageNet's devkit in one of its folders."""
+    """Return the labels of ImageNet's devkit in one of its folders: of the ground truth there, in its `data`,
+    or in the archive.
+
+    Raises:
+        FileError: it has none of these.
+    """
     for truth in (path / _TRUTH, path / "data" / _TRUTH):
         if truth.is_file():
             return LabelFile("the devkit", _read_devkit(truth))

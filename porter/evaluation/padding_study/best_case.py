@@ -63,7 +63,8 @@ class CaseRanking:
 
 
 def judge(cases: Sequence[Losses]) -> CaseRanking:
-    """Compare every case with the best.
+    """Compare every case with the best, and return the best, each p, the cases that are plausible (not
+    worse), and how many photos would decide them.
 
     A case is worse if p is below LEVEL divided by the number of the other cases (Bonferroni). So the truly
     best case is among `plausible` in 95 of 100 studies, whichever case looks best: another case would have to

@@ -181,7 +181,11 @@ def decide(
 
 
 def _graph(opened: Opened, member: Member) -> Graph:
-    """Make the network of a zoo with the head of the weights, and with the options that are set for them."""
+    """Return the network of a zoo with the head of the weights, and with the options that are set for them.
+
+    Raises:
+        MappingError: it needs other tensors than the weights have.
+    """
     if opened.member is not None and opened.member.zoo.name == member.zoo.name:
         return opened.graph
     graph = with_classes(expand(with_options(member, opened.chosen)), opened.facts.classes)

@@ -197,7 +197,9 @@ class Heads:
         return Head(layer, rows, is_zoos_head, self.rows is None, tuple(self._tensors_of(name, left_out)))
 
     def _expect_known_side_of_pool(self) -> None:
-        """Refuse a layer if nothing says whether it stands before or after the pool."""
+        """Refuse a layer if nothing says whether it stands before or after the pool: the recipe's head is a
+        convolution before the pool, and the file's is a dense layer that was not chosen.
+        """
         if not isinstance(self.candidate.head.op, Conv) or self.chosen:
             return
         own_layer = [self.layer.name] if reads_features(self.candidate, self.layer.name) else []
