@@ -103,8 +103,8 @@ def stems_from_interrupt(error: BaseException | None) -> bool:
 
 def end_with(error: BaseException) -> NoReturn:
     """Report the error that ended the command, and exit with its status. Errors of porter are told as they
-    are; others are a closed disk, a lack of memory, or a fault of porter's, unless PORTER_DEBUG is set, which
-    raises them.
+    are. Others are a wrong command line, Ctrl-C, a disk that is full or fails, a lack of memory, or a fault
+    of porter's; with PORTER_DEBUG set, all but the first two and a full disk are raised.
     """
     if isinstance(error, PorterError):
         if isinstance(error, RecipeError) and error.others:

@@ -73,7 +73,11 @@ def unpacked_bytes(path: Path, chunks: Iterable[ColumnChunk]) -> int:
 
 
 def _unpacked_sizes(data: mmap.mmap, chunk: ColumnChunk) -> Iterator[int]:
-    """Yield the number of bytes that each page of a column unpacks to."""
+    """Yield the number of bytes that each page of a column unpacks to, as its header says.
+
+    Raises:
+        ValueError: a header does not say it, or the encoding has no bound.
+    """
     header = _CompactProtocol(data, chunk.start)
     while header.at < chunk.start + chunk.size:
         sizes: dict[int, int] = {}
@@ -142,8 +146,11 @@ class _CompactProtocol:
             yield head & 15
 
     def enter_structs(self, wanted: int) -> Iterator[None]:
-        """Yield at each struct in the list that is the field `wanted` of this struct; other fields are
-        skipped.
+        """Yield at each struct in the list that is the field `wanted` of this struct, for the caller to read
+        it before the next one; other fields are skipped.
+
+        Raises:
+            ValueError: the list has something else in it.
         """
         for number, kind in self.fields():
             if number != wanted or kind not in _LISTS:

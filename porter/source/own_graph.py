@@ -48,8 +48,8 @@ def open_graph(
 
 
 def translate(checkpoint: Checkpoint, wishes: Wishes) -> tuple[Translated, KnownSize]:
-    """Return a file's graph as porter's own, and the rows and columns that it was built for, otherwise those
-    that are wished.
+    """Return a file's graph as porter's own, with the rows and columns that it was built for; where the file
+    leaves them open, with those that are wished.
 
     Raises:
         UsageError: neither the file nor `wishes` state an input size.

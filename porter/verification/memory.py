@@ -41,6 +41,7 @@ def in_parts(graph: Graph, stated: Mapping[str, Shape], images: int) -> list[lis
 
     Args:
         stated: the shape of every value of one image.
+        images: how many are run together.
     """
     most = max(_HELD, (_memory() or 0) // _SHARE)
     parts = [list[str]()]

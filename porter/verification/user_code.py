@@ -70,7 +70,9 @@ def running_code(file: Path) -> Iterator[None]:
 
 
 def _error_at_user_line(error: BaseException, file: Path) -> PorterError:
-    """Make an error of an exception in a user's code, at the last line of it that ran."""
+    """Return the error for an exception in a user's code, at the last line of it that ran: that a framework
+    is not installed, if one of those that porter knows is missing.
+    """
     folder = file.resolve().parent
     lines = [(frame.filename, frame.lineno) for frame in extract_tb(error.__traceback__)]
     if isinstance(error, SyntaxError) and error.filename:

@@ -243,7 +243,8 @@ def write_stock(
     layers: LayerNames,
     dtype: Dtype,
 ) -> dict[str, str]:
-    """Write `model.keras` as keras.applications' own class of `variant`, built for `plan.only_size`.
+    """Write `model.keras` as keras.applications' own class of a variant, built for `plan.only_size`, and
+    return the sha256 of each file. `layers` is unused: all stock libraries take the same arguments.
 
     Raises:
         MappingError: `arrays` and the class do not cover each other, or a shape differs.

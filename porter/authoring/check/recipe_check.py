@@ -84,7 +84,9 @@ def check_recipe(path: Path) -> Checked:
 
 
 def _check_zoo(recipe: Recipe, zoo: Zoo, faults: Faults) -> list[ExpandedVariant]:
-    """Check a zoo, and return its variants that are right."""
+    """Check a zoo, add what is wrong to `faults`, and return its variants that are right. Errors of the zoo
+    itself hide those of its variants.
+    """
     members: list[ExpandedVariant] = []
     with faults.collect():
         _expect_known(recipe, uses_in_zoo(recipe, zoo))
@@ -98,7 +100,12 @@ def _check_zoo(recipe: Recipe, zoo: Zoo, faults: Faults) -> list[ExpandedVariant
 
 
 def _check_variant(member: Member) -> ExpandedVariant:
-    """Expand a variant of a zoo, try all that the zoo says of it, and return it."""
+    """Expand a variant of a zoo, try all that the zoo says of it (pads of training, names, taps, older code),
+    and return its graph, the steps of its nodes and their names.
+
+    Raises:
+        RecipeError: with all that is wrong.
+    """
     recipe, variant, zoo = member
     graph, steps = expand_steps(member)
     faults = Faults()

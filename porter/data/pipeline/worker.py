@@ -25,7 +25,9 @@ def make_job(places: Sequence[PhotoPlace], path: Path) -> dict[str, Any]:
 
 
 def _parse_place(fields: dict[str, Any]) -> PhotoPlace:
-    """Return the place of a photo from the fields of a request."""
+    """Return the place of a photo from the fields of a request: a row's cell, a record's bytes, or a run of
+    bytes in a file, told apart by the fields that only they have.
+    """
     kind: type[PhotoPlace] = Bytes
     if "row" in fields:
         kind = Cell

@@ -115,8 +115,8 @@ def parse_between(given: str | Sequence[str]) -> tuple[str, str]:
 def networks_of_zoos(
     opened: Opened, members: Sequence[Member], crops: Crops
 ) -> tuple[tuple[ZooNetwork, ...], tuple[Difference, ...]]:
-    """Make each zoo's network with the weights, fed by each zoo's protocol, and list what the networks
-    compute otherwise. A protocol that the user or the weights' folder states is the only one.
+    """Return each zoo's network with the weights, fed by each zoo's protocol, and what the networks compute
+    otherwise. A protocol that the user or the weights' folder states is the only one.
 
     Raises:
         UsageError: the two zoos compute the same, or a protocol feeds no squares.
