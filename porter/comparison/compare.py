@@ -25,7 +25,7 @@ from porter.comparison.normal_form import normal_form
 from porter.comparison.outputs_only import outputs_only
 from porter.comparison.running import builds, on_the_same, outputs_apart
 from porter.comparison.side_by_side import COLOURS, LayerPair, drawn, page_of
-from porter.comparison.sides import Side, SideProof, side_of
+from porter.comparison.sides import Side, SideProof, layer_names, side_of
 from porter.files import path_of, write_whole
 from porter.padding import ANY, KnownSize, Size
 from porter.padding.sizes import parse_size, size_text
@@ -294,7 +294,7 @@ def judged(
     found, sizes = list[Differences](), (size, (size[0] + 33, size[1] + 18))[: 1 + every]
     try:
         for each in sizes:
-            one, other = (normal_form(side.graph, side.tensors, each) for side in opened)
+            one, other = (normal_form(side.graph, side.tensors, each, layer_names(side)) for side in opened)
             found.append(Differences(align(one, other), ANY if every else size, tolerance))
     except (GraphError, MappingError) as error:
         return Comparison(*names, "undecided", (), None, proofs=proofs, notes=notes, undecided=(str(error),))

@@ -376,12 +376,17 @@ class Differences:
             side = 0 if len(norms[0]) > len(norms[1]) else 1
             node = norms[side][-1][0]
             kind: Kind = "missing" if side == 0 else "extra"
-            yield kind, where, f"{'BA'[side]} lacks {node.path} ({node.op.words})"
+            name = _name_of(self._forms[side], node)
+            yield kind, where, f"{'BA'[side]} lacks {name} ({node.op.words})"
             return
         if [type(node.op) for node, _ in one] != [type(node.op) for node, _ in other]:
             return
         for (first, ours), (second, theirs) in zip(one, other, strict=True):
-            at = _where(first.path, second.path)
+            names = [
+                form.names.get(node.path, node.path)
+                for form, node in zip(self._forms, (first, second), strict=True)
+            ]
+            at = _where(*names)
             epsilons = [getattr(node.op, "epsilon", None) for node in (first, second)]
             if not _equal(*epsilons):
                 yield "epsilon", at, f"epsilon {_number(epsilons[0])}, {_number(epsilons[1])}"
@@ -536,6 +541,11 @@ def _ends(form: NormalForm, path: str) -> bool:
             return False
         path = readers[0].path
     return True
+
+
+def _name_of(form: NormalForm, node: Node) -> str:
+    """Return what the model of a form calls a node."""
+    return form.names.get(node.path, node.path)
 
 
 def _where(mine: str, its: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -40,6 +40,7 @@ class Unit:
         tensors: by role: `kernel` and `bias`, `gamma` and `beta`, `alpha`, `value`.
         nodes: of the graph, which it is made of, in their order.
         rows: the channels of the value; None for all.
+        names: see NormalForm.
     """
 
     path: str
@@ -49,12 +50,14 @@ class Unit:
     tensors: Mapping[str, Numbers]
     nodes: tuple[Node, ...]
     rows: slice | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """What messages call it: its first layer with tensors, otherwise its last step."""
         trained = (node.path for node in self.nodes if node.op.tensors(1))
-        return next(trained, self.nodes[-1].path)
+        path = next(trained, self.nodes[-1].path)
+        return self.names.get(path, path)
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,7 @@ class NormalForm:
         units: by path.
         graph: that it is the form of, with its `tensors`.
         shapes: of the graph's values.
+        names: what the model itself calls the graph's nodes, by path, where that is known.
     """
 
     units: Mapping[str, Unit]
@@ -72,21 +76,25 @@ class NormalForm:
     graph: Graph
     tensors: Tensors
     shapes: Mapping[str, Shape]
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def name_of(self, path: str) -> str:
-        """Return what messages call a value: a unit's name, otherwise its path."""
-        return self.units[path].name if path in self.units else path
+        """Return what messages call a value: a unit's name, otherwise the node's."""
+        return self.units[path].name if path in self.units else self.names.get(path, path)
 
 
 _Units: TypeAlias = dict[str, Unit]
 
 
-def normal_form(graph: Graph, tensors: Tensors, size: KnownSize) -> NormalForm:
+def normal_form(
+    graph: Graph, tensors: Tensors, size: KnownSize, names: Mapping[str, str] | None = None
+) -> NormalForm:
     """Return the normal form of a graph with canonical tensors: units (steps) in which several ways to write
     one function are the same.
 
     Args:
         size: rows and columns of the input, at which what only moves numbers is read.
+        names: see NormalForm; None for none.
 
     Raises:
         MappingError: a norm's variance plus epsilon is not above 0.
@@ -107,7 +115,8 @@ def normal_form(graph: Graph, tensors: Tensors, size: KnownSize) -> NormalForm:
         units = step(units, outputs, known)
     order = in_order(outputs, lambda path: units[path].inputs if path in units else ())
     used = {path: units[path] for path in order if path in units}
-    return NormalForm(used, outputs, graph, tensors, known)
+    named = {path: replace(unit, names=names or {}) for path, unit in used.items()}
+    return NormalForm(named, outputs, graph, tensors, known, names or {})
 
 
 def _unit(node: Node, inputs: tuple[str, ...], tensors: Tensors, known: Mapping[str, Shape]) -> Unit:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
@@ -23,6 +24,10 @@ from porter.source.place import InMemory, Place, PortFolder, find
 from porter.source.wishes import Wishes
 
 CODE = re.compile(r"(?P<file>.+\.py):(?P<name>[^:/\\]+)", re.DOTALL)
+_TORCH_EXPORT = "torch-export"
+"""The format of modules of torch, exported or in memory."""
+_LISTED = re.compile(r"(^|/)layer_(\d+)(?=/|$)")
+"""A module of a list, whose name is a number."""
 IN = "torch"
 """What graphs are built in to be run: it has every op."""
 
@@ -68,6 +73,16 @@ class Side:
         `proved`.
         """
         return proved(opened, size, self.place.port if isinstance(self.place, PortFolder) else None)
+
+
+def layer_names(opened: Opened) -> Mapping[str, str]:
+    """Return what a model itself calls the nodes of its graph, by path; none where a recipe names them.
+    Modules of torch have names such as `blocks.0.conv`, of which a graph makes words.
+    """
+    names = opened.facts.names
+    if opened.file.format != _TORCH_EXPORT:
+        return names
+    return {path: _LISTED.sub(r"\1\2", name).replace("/", ".") for path, name in names.items()}
 
 
 def proved(opened: Opened, size: Size, port: StoredPort | None = None) -> SideProof:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from pathlib import Path
@@ -157,6 +158,17 @@ def test_a_test_fails_with_the_differences_and_a_page_draws_them(
     monkeypatch.setattr(porter.testing, "compare", lambda a, b: found)
     with pytest.raises(AssertionError, match=r"other weights at 1 layer\n  bias +fc: another bias"):
         porter.testing.assert_same(theirs, other)
+
+
+def test_layers_have_the_names_that_each_model_gives_them() -> None:
+    torch.manual_seed(0)
+    stages = nn.Sequential(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()), nn.Sequential(nn.Conv2d(4, 4, 3)))
+    image = torch.zeros(1, 3, 16, 16)
+    wrong = copy.deepcopy(stages)
+    with torch.no_grad():
+        wrong[1][0].bias += 1.0  # type: ignore[index, operator]  # modules have no types
+    (found,) = porter.compare(stages.eval(), wrong.eval(), example=image).differences
+    assert (found.kind, found.a, found.b) == ("bias", "1.0", "1.0") and "1.0" in found.text
 
 
 def test_a_port_has_the_proof_in_its_record(theirs: nn.Module, tmp_path: Path) -> None:
