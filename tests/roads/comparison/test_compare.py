@@ -166,7 +166,7 @@ def test_layers_have_the_names_that_each_model_gives_them() -> None:
     image = torch.zeros(1, 3, 16, 16)
     wrong = copy.deepcopy(stages)
     with torch.no_grad():
-        wrong[1][0].bias += 1.0  # type: ignore[index, operator]  # modules have no types
+        wrong[1][0].bias += 1.0  # type: ignore[index]  # modules have no types
     (found,) = porter.compare(stages.eval(), wrong.eval(), example=image).differences
     assert (found.kind, found.a, found.b) == ("bias", "1.0", "1.0") and "1.0" in found.text
 
