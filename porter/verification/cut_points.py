@@ -54,7 +54,14 @@ from porter.padding import KnownSize
 from porter.verification.bounds import Reached
 from porter.verification.evidence import LEAST, Samples
 from porter.verification.memory import in_parts
-from porter.verification.numbers import AMPLIFIED, FLOAT64_LIMIT, Norms, farthest_channel, moved
+from porter.verification.numbers import (
+    AMPLIFIED,
+    FLOAT64_LIMIT,
+    Norms,
+    farthest_channel,
+    farthest_draw,
+    moved,
+)
 from porter.verification.parity import FLOAT32_LIMIT, MOST_ROUNDING
 from porter.verification.references import CutSource
 from porter.verification.results import CutCounts, FirstBad, NodeDistance, Parity
@@ -65,8 +72,10 @@ _AMPLIFYING = Exp, Power, Sin, Cos, Divide, Log, Sqrt, MatMul, Attention
 
 LIMITS: Mapping[Dtype, float] = {"float64": FLOAT64_LIMIT, "float32": FLOAT32_LIMIT}
 """The largest distance of a node that is equal, by the port's number type."""
-_ROUNDINGS = 64
-"""So many roundings, of a number as large as the other channels are, a small channel may be away."""
+_LEAST_CHANNEL = 64 * float(np.finfo(np.float64).eps) / FLOAT64_LIMIT
+"""A channel counts as no smaller than this part of the others: it may be 64 roundings of a number of their
+size away.
+"""
 _EXPLAINED = 1e3
 """A distance of so many times the limit is no rounding, whatever a node reads."""
 _FARTHEST = 5
@@ -331,9 +340,13 @@ class _CutSides:
         return apart
 
     def farthest(self, theirs: Array, ours: Array) -> Norms:
-        """Return how far a node is apart in the draw and the channel where that is most."""
-        least = _ROUNDINGS * float(np.finfo(self.dtype).eps) / LIMITS[self.dtype]
-        return farthest_channel(theirs, ours, least)
+        """Return how far a node is apart in the draw where that is most and, in float64, in the channel where
+        it is most. A sum of many float32 numbers may be near 0 by chance, and is then further away than the
+        limit.
+        """
+        if self.dtype == "float32":
+            return farthest_draw(theirs, ours)
+        return farthest_channel(theirs, ours, _LEAST_CHANNEL)
 
     def _shaped(self, cut: NamedArrays) -> dict[str, Array]:
         """Return the cuts in the source's shapes: both sides have the numbers in one order."""
