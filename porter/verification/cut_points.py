@@ -69,6 +69,8 @@ from porter.verification.sizes import meet_every_remainder
 
 _AMPLIFYING = Exp, Power, Sin, Cos, Divide, Log, Sqrt, MatMul, Attention
 """Ops in which the rounding of large numbers is more than rounding."""
+_NORMS = LayerNorm, RmsNorm, GroupNorm
+"""In float32 the squares of numbers of many sizes are summed too coarsely for the limit."""
 
 LIMITS: Mapping[Dtype, float] = {"float64": FLOAT64_LIMIT, "float32": FLOAT32_LIMIT}
 """The largest distance of a node that is equal, by the port's number type."""
@@ -421,14 +423,15 @@ class Draws:
         if path in self.binary:
             return self.rng.integers(0, 2, shape).astype(self.dtype)
         readers = self.readers.get(path, ())
+        amplifying = _AMPLIFYING if self.dtype == "float64" else (*_AMPLIFYING, *_NORMS)
         ops = [node.op for node in readers]
         numbers: NDArray[np.float64] = self.rng.uniform(-1, 1, (shape[0], math.prod(shape[1:])))
         scale = self.scale(path)
-        epsilons = [op.epsilon for op in ops if isinstance(op, LayerNorm | RmsNorm | GroupNorm)]
+        epsilons = [op.epsilon for op in ops if isinstance(op, _NORMS)]
         if any(map(_takes_maxima, ops)):
             numbers[0] = -np.abs(numbers[0])
         numbers[0] *= math.sqrt(min(epsilons)) if epsilons else scale
-        if all(node.path in self.compared and not isinstance(node.op, _AMPLIFYING) for node in readers):
+        if all(node.path in self.compared and not isinstance(node.op, amplifying) for node in readers):
             numbers[1:] *= 10.0 ** self.rng.uniform(-2, _FARTHEST, numbers[1:].shape)
         else:
             numbers[1:] *= 4 * scale
