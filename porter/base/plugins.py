@@ -125,7 +125,7 @@ def plugins(kind: Kind) -> tuple[Plugin, ...]:
     Raises:
         PluginError: two packages add the same name.
     """
-    from importlib.metadata import entry_points  # `porter --help` needs it not
+    from importlib.metadata import entry_points  # `porter --help` does not need it
 
     added: dict[str, Plugin] = {}
     for entry in entry_points(group=f"porter.{kind}"):

@@ -19,12 +19,14 @@ from porter.base.errors import NotInstalled
 from porter.base.options import JSON, OUT, OVERWRITE
 from porter.base.package import install
 from porter.batch.jobs import Job
-from porter.batch.results import LOGS, PORTS, JobResult, write_result
+from porter.batch.results import LOGS, PORTS, JobResult, State, write_result
 
 _MOST_ATTEMPTS = 3
 """A process that somebody else kills is begun again so often in all: memory may be short for a while."""
 _THREADS = "OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"
 """The environment variables that say how many threads the libraries that compute have."""
+_REFUSALS = 1, 2
+"""The statuses of `porter convert` that give a reason; a fault of porter's own has another."""
 _BETWEEN_LOOKS = 0.1
 _LAST_LETTERS = 300
 _PER_GB = 1e9
@@ -196,16 +198,17 @@ def _result(job: Job, status: int, printed: str, said: str, took: Mapping[str, A
         said: its stderr.
         took: its time and memory.
     """
+    # minus the number of the signal
+    if status < 0:
+        message = f"the process was killed by signal {-status} ({signal.Signals(-status).name})"
+        return JobResult.of(job, "failed", code="killed", message=message, **took)
     with suppress(ValueError):
         record = json.loads(printed)
         if status == 0:
             return JobResult.of_record(job, record, **took)
         error = record["error"]
         message = f"{error['where']}: {error['message']}" if error["where"] else error["message"]
-        return JobResult.of(job, "refused", code=error["code"], message=message, **took)
-    # minus the number of the signal
-    if status < 0:
-        message = f"the process was killed by signal {-status} ({signal.Signals(-status).name})"
-        return JobResult.of(job, "failed", code="killed", message=message, **took)
+        state: State = "refused" if status in _REFUSALS else "failed"
+        return JobResult.of(job, state, code=error["code"], message=message, **took)
     last = said[-_LAST_LETTERS:].strip()
     return JobResult.of(job, "failed", code="error", message=f"status {status}: {last}", **took)

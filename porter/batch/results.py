@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from porter.base.errors import DownloadError, NotInstalled, PluginError
 from porter.batch.jobs import Job
 from porter.files import write_whole
 from porter.reporting.batch_page import batch_page
@@ -18,6 +19,8 @@ PORTS, RESULTS, LOGS = "ports", "results", "logs"
 """The folders of a batch."""
 State = Literal["done", "refused", "failed", "waiting"]
 _TABLE = "table"
+_PASSING = NotInstalled.code, DownloadError.code, PluginError.code
+"""The codes of refusals that end when a package is installed or a server answers."""
 _LISTED = (
     "name", "subject", "source", "to", "state", "check", "architecture", "variant", "zoo", "classes",
     "distance", "limit", "port", "code", "message",
@@ -81,8 +84,8 @@ class JobResult:
 
     @property
     def is_final(self) -> bool:
-        """Whether another run would give the same."""
-        return self.state in ("done", "refused")
+        """Whether another run would give the same, as long as the line and its files are the same."""
+        return self.state == "done" or (self.state == "refused" and self.code not in _PASSING)
 
     @property
     def row(self) -> dict[str, Any]:

@@ -32,6 +32,12 @@ begun = pathlib.Path(f"{out.parent.parent}/begun.txt").read_text().split().count
 if what == "refused":
     print(json.dumps({"error": {"code": "mapping", "message": "no", "where": "here", "next": None}}))
     sys.exit(2)
+if what == "missing":
+    print(json.dumps({"error": {"code": "framework", "message": "no", "where": None, "next": None}}))
+    sys.exit(2)
+if what == "faulty":
+    print(json.dumps({"error": {"code": "internal", "message": "KeyError", "where": None, "next": None}}))
+    sys.exit(70)
 if what == "broken":
     sys.exit("Traceback")
 if what == "slow":
@@ -45,6 +51,9 @@ out.mkdir(exist_ok=True)
 (out / "port.json").write_text("{}")
 facts = dict.fromkeys(("architecture", "variant", "zoo", "classes"))
 print(json.dumps({"parity": {"nodes": [{"rel_l2": 1e-15}], "limit": 1e-10}, "check": "passed", **facts}))
+if what == "late":
+    sys.stdout.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
 """
 """A program in place of porter, which does what the subject's name says."""
 
@@ -89,6 +98,17 @@ def test_what_has_ended_is_not_made_again(tmp_path: Path) -> None:
     (tmp_path / "out" / "ports" / "good.onnx-torch" / "port.json").unlink()
     made(tmp_path, subjects)
     assert begun(tmp_path).count("good.onnx-torch") == 2 and begun(tmp_path).count("other.onnx-torch") == 1
+
+
+def test_what_a_missing_package_or_a_fault_of_porters_ended_is_made_again(tmp_path: Path) -> None:
+    found = made(tmp_path, ["missing.onnx", "faulty.onnx"])
+    assert [result.state for result in found.results] == ["refused", "failed"]
+    assert made(tmp_path, ["missing.onnx", "faulty.onnx"]).skipped == 0 and len(begun(tmp_path)) == 4
+
+
+def test_what_is_killed_after_it_has_printed_is_not_done(tmp_path: Path) -> None:
+    (late,) = made(tmp_path, ["late.onnx"]).results
+    assert (late.state, late.code, late.attempts) == ("failed", "killed", 3)
 
 
 def test_a_file_that_changed_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
