@@ -254,6 +254,9 @@ def compare_at_cut_points(
     )
     # The first draw is of the usual size, the others are larger, as `Draws.of` makes them.
     images[1:] = np.multiply(images[1:], draws.scale(INPUT))
+    read_by = [node.op for node in draws.readers.get(INPUT, ())]
+    if any(map(_takes_maxima, read_by)) and not any(map(_takes_no_negative, read_by)):
+        images[0] = -np.abs(images[0])
     points = {
         path
         for path in graph.by_path.keys() & source_shapes.keys()

@@ -25,6 +25,7 @@ from porter.graph.ops import HardSigmoid
 from porter.graph.plan import make_plan
 from porter.port import StoredPort
 from porter.source.reopening import reopen_source
+from porter.verification import inputs
 from porter.verification.check import Check
 from porter.verification.references import FileGraphSource
 from porter.verification.reverify import check_against
@@ -271,6 +272,24 @@ def test_pads_and_epsilons_that_no_image_shows(
     monkeypatch.setattr(Check, "_compare_at_cut_points", lambda *_: {})
     passed = proved(wrong, file)
     assert passed.ok and passed.proof.unreached == ("layer",)
+
+
+@pytest.mark.usefixtures("one_recipe")
+def test_pads_of_a_pool_that_reads_the_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    onnx = pytest.importorskip("onnx")
+    model: Any = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]> net (float[N,3,12,11] x) => (float[N,3] y) {
+        p = MaxPool <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (x)
+        g = GlobalAveragePool (p) y = Flatten (g) }"""
+    )
+    onnx.save(model, tmp_path / "net.onnx")
+    monkeypatch.setattr(inputs, "FALLBACKS", (inputs.PIXELS,))
+    port = porter.convert(tmp_path / "net.onnx", to="torch", out=tmp_path / "port", check=False).port
+    assert proved(port, tmp_path / "net.onnx").ok
+    (pool,) = (node for node in port.graph.nodes if isinstance(node.op, MaxPool))
+    wrong = with_op(port, pool.path, with_zeros(pool.op))
+    found = proved(wrong, tmp_path / "net.onnx").proof.first_bad
+    assert found is not None and found.path == pool.path
 
 
 @pytest.mark.usefixtures("one_recipe")
