@@ -107,7 +107,7 @@ class _SharedConstants(ModuleType):
     def constant(self, value: Array) -> Any:
         """Return the constant of this value in the current graph, which is made once."""
         constants = self._names.get_default_graph().get_collection_ref(_PACKAGE)
-        key = (value.shape, hashlib.sha256(value.data).digest())
+        key = (value.dtype.str, value.shape, hashlib.sha256(value.data).digest())
         if key not in dict(constants):
             constants.append((key, self._names.constant(value)))
         return dict(constants)[key]

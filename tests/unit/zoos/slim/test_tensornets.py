@@ -33,6 +33,15 @@ def test_what_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sys.modules["tensorflow"] is import_tensorflow()
 
 
+def test_a_constant_is_made_once_and_one_of_another_number_type_is_another() -> None:
+    tensorflow = import_tensorflow().compat.v1
+    shared = tensornets._SharedConstants(tensorflow)
+    with tensorflow.Graph().as_default():
+        zeros = shared.constant(np.zeros(3, np.float32))
+        assert shared.constant(np.zeros(3, np.float32)) is zeros
+        assert shared.constant(np.zeros(3, np.int32)).dtype == "int32"
+
+
 @needs_tensornets
 def test_a_release_that_has_other_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Found:
