@@ -406,8 +406,12 @@ def _judge(
     output shows leave it undecided, and so do equal graphs with other outputs.
 
     Args:
-        open_: what speaks against any decision.
-        rounded: weights of some layers are equal to rounding to float32 only, which outputs show.
+        differences: those of layers. One whose `pair` is (None, None) is of the whole models, such as
+            another number of outputs.
+        parity: how far the outputs are apart; None if they were not run.
+        open_: reasons that leave the verdict undecided, whatever else is known.
+        rounded: some layers' weights are equal only after rounding to float32, so the outputs may be as far
+            apart as float32 rounds.
     """
     if not differences:
         if parity is not None and not parity.rel_l2 <= _ROUNDED_OUTPUTS:

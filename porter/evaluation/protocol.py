@@ -146,11 +146,16 @@ def fit_protocol(protocol: Preprocess, model_input: Input, where: str) -> Prepro
 
 
 def notes_on_proportion(facts: Facts, fed: Preprocess) -> tuple[str, ...]:
-    """Return one line where photos are not prepared as a user or a file states it, but in proportion for a
-    port of one size.
+    """Return a warning where photos are prepared for another size than the user or the file states, because
+    the port takes one size only. A protocol that feeds 299x299 with a shorter side of 341, say, becomes
+    224x224 with 256 for a port of 224x224: the same part of each photo.
 
     Args:
-        fed: the protocol as photos are prepared for the port.
+        facts: of the source; its `preprocess` is the protocol as it is stated.
+        fed: the protocol that the port is fed by.
+
+    Returns:
+        One line, or none where both sizes are the same or only the zoo states the protocol.
     """
     own = facts.preprocess
     if own is None or facts.protocol_by not in ("user", "file") or own.fed_side == fed.fed_side:

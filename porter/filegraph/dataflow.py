@@ -376,11 +376,13 @@ class Dataflow(Generic[N]):
         return origins
 
     def _stored_array(self, source: NodeOutput) -> Numbers | None:
-        """Return a stored array: floats in float64, integers in int64, and others as they are."""
+        """Return the array that a constant stores: floats in float64, integers in int64, and others as they
+        are. Return None where the source is no constant; a constant has one output, whose number is 0.
+        """
         array = None if source[1] else self.constants.array(source[0])
         if array is None or (array.dtype.kind not in "iuf" and not is_floating(array)):
             return array
-        with np.errstate(invalid="ignore"):  # of numbers that are NaN and say so when they are cast
+        with np.errstate(invalid="ignore"):  # numpy warns of a signalling NaN that it casts
             return array.astype(np.float64 if is_floating(array) else np.int64)
 
     def _small_constant(self, source: NodeOutput) -> Numbers | None:

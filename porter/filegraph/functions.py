@@ -153,7 +153,11 @@ def remainder(x: Tensor, divisor: Tensor, mode: str) -> Tensor:
 
 
 def _divisor(x: Tensor, divisor: Tensor) -> float:
-    """Return the single number other than 0 by which a value is divided. Raises Unsupported if it is none."""
+    """Return the number by which a value is divided.
+
+    Raises:
+        Unsupported: the dividend is a constant, or the divisor is another value, several numbers or 0.
+    """
     number = divisor.number() if x.is_value and not divisor.is_value else 0.0
     if not number:
         raise Unsupported("by something that is not one number other than 0")

@@ -303,9 +303,13 @@ def _prepend_tokens(walk: Walk, name: str, view: View, stored: Sequence[Source])
 
 
 def stack(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) -> View:
-    """Stack values along a new axis, and return the view. Maps are stacked as channels, of which the axis
-    then counts the parts; maps of one channel, whose tensors lack that axis, are joined along it, and other
-    values as arrays.
+    """Stack values along a new axis, in the first way that fits, and return the view.
+
+    - Maps are concatenated along their channels. Two maps N x 8 x H x W on axis 1 are a map of 16 channels,
+      which the view shows as N x 2 x 8 x H x W.
+    - Maps of one channel whose tensors have no axis for it (N x H x W) are concatenated as channels, if the
+      new axis is where channels are.
+    - Other values become arrays with an axis of length 1, along which they are concatenated.
     """
     views = [walk.try_lay_out(source) for source in sources]
     stacked = _stack_as_channels(walk, node, views, axis)

@@ -105,11 +105,17 @@ def _new_names(graph: FileGraph, inputs: Collection[str], titles: Mapping[str, s
 
 
 def node_titles(paths: Mapping[str, tuple[str, ...]], ops: Mapping[str, str]) -> dict[str, str]:
-    """Return the names of nodes by their paths, which are modules and a last word: `layer1/0/conv1`.
+    """Return the titles of nodes by their names: `layer1/0/conv1` for a node of the modules layer1 and 0.
 
-    A word that is the node's op is left out where the module computes nothing else and holds no other module.
+    A last word that is the node's op is left out where the module computes nothing else and holds no other
+    module: `stem/pool`, not `stem/pool/MaxPool`. Nodes whose title would be empty get none.
+
+    Args:
+        paths: by a node's name, the modules that it is in, outermost first, and a last word of its own.
+        ops: by a node's name, the name of its op.
     """
     modules = Counter(path[:-1] for path in paths.values())
+    # In sorted order a module stands directly before those that it holds.
     outer_modules = {outer for outer, inner in pairwise(sorted(modules)) if inner[: len(outer)] == outer}
     title_of = {}
     for name, (*module, word) in paths.items():

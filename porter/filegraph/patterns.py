@@ -86,12 +86,13 @@ def _norms() -> list[Fused]:
 def _norms_by_a_factor(
     center: Pattern, variance: Pattern, op: Callable[[Captures], Op | None]
 ) -> Iterator[Fused]:
-    """Yield the patterns of x * inv + (beta - center * inv), and of (x - center) * inv + beta, with inv as in
-    `_norms`; each also without gamma or beta.
+    """Yield the ways to write a norm by one factor, inv = gamma / sqrt(variance + epsilon): as
+    x * inv + (beta - center * inv), where the second part is computed once, and as (x - center) * inv + beta;
+    each also without gamma or beta, and with -center * inv for a subtraction.
 
     Args:
         center: the pattern of the mean.
-        op: the op that a match is, from its captures.
+        op: makes the op of a match from what the pattern captured (x, gamma, beta, epsilon).
     """
     for root in _inverse_roots(("Add", variance, "$epsilon")):
         for factor in (("Mul", root, "gamma"), root):

@@ -212,7 +212,17 @@ PLAIN = AttentionScores()
 
 
 def attention(walk: Walk, node: OperatorNode, heads: Sequence[View], scores: AttentionScores) -> View:
-    """Add softmax(scale * q @ k^T + mask) @ v over the last two axes of q, k and v, which are arrays."""
+    """Add softmax(scale * q @ k^T + mask) @ v over the last two axes (positions, channels), and return its
+    view, in the axes of q.
+
+    Args:
+        heads: the arrays q, k and v.
+        scores: how the scores become weights: their scale (1 / sqrt(channels) unless it says another), a cap
+            (cap * tanh(scores / cap)) and a mask that is added, which is computed or stored in the file.
+
+    Raises:
+        Unsupported: the number of channels is not known.
+    """
     query, key, value = heads
     if not query.value.channels:
         raise Unsupported("of values of unknown size")

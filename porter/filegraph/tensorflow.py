@@ -77,14 +77,13 @@ def transposed_conv_cuts(window: Window, sizes: Sequence[Dim], wanted: Sequence[
 
 
 def resize_rule(linear: bool, half: bool, ends: bool) -> Resize:
-    """Return how a resize computes its cells (core/kernels/image/), with neither a scale nor a size.
+    """Return how a resize of TensorFlow's computes its cells (core/kernels/image/). The caller adds the scale
+    or the size that it resizes to.
 
     Args:
         linear: it is a bilinear one, otherwise it takes the nearest cell.
-        half, ends: its flags half_pixel_centers and align_corners.
-
-    Args:
-        half, ends: its flags half_pixel_centers and align_corners.
+        half: its flag half_pixel_centers.
+        ends: its flag align_corners, which is the stronger one of the two.
     """
     coordinates: Coordinates = "asymmetric"
     if ends:

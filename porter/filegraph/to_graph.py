@@ -197,9 +197,9 @@ def _advice(file: FileGraph, first: Mapping[str, str], affected: Collection[str]
 
 
 def _ends_before(file: FileGraph, refused: Collection[str]) -> list[str]:
-    """Return the names that the user can type as ends of a graph without the refused nodes: of the values
-    that refused nodes read and others give, and of the outputs that need no refused node. Return nothing if
-    the file has no name for one of them, or they are too many to type.
+    """Return the names that the user can give as the outputs of a smaller graph, which ends before the nodes
+    that porter has no op for: the values that these read from other nodes, and the outputs that need none of
+    them. Return nothing if the file has no name for one of these values, or they are too many to type.
 
     Args:
         refused: names of the nodes that porter has no op for, and of all that follow them.

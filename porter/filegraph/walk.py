@@ -199,8 +199,12 @@ class NodeWalk(Generic[N]):
         return _expect_known(self.flow.dims(source))
 
     def value(self, source: Source) -> Value:
-        """Return a value as a map or features in the file's own layout. An op that lays it out so is added
-        once, if the tensor holds it in another way.
+        """Return a value as a map or features with the axes that the file's own tensor has. Where porter's
+        graph holds it with other axes (a transpose that nothing has needed so far), this adds the op that
+        turns them, once for each source.
+
+        Args:
+            source: an output of a node of the file, or a view of one.
         """
         view = self.view(source)
         if isinstance(source, View):

@@ -39,7 +39,9 @@ class Origin(Strict):
 
     @property
     def words(self) -> str:
-        """What it is, and what states it."""
+        """Return what the weights are and who states it, in one phrase: "resnet50.a1_in1k, which is resnet50
+        from timm (...)". What the graph says is a sentence already.
+        """
         if self.by == "graph":
             return self.says
         name = None if self.variant is None else f"{self.variant} from {self.zoo}"

@@ -35,8 +35,12 @@ _PERCENT_LIMIT = {"le": 100.0}
 
 
 def raise_refusal(source: RecipeSource, location: Location, error: ValidationError) -> NoReturn:
-    """Raise the error of a section at `location` that pydantic refused, with the errors of its other
-    values.
+    """Raise what pydantic found in a section of a recipe as RecipeErrors with the line and key of each value.
+
+    Args:
+        location: the keys that lead to the section.
+        error: pydantic's, whose locations begin at the section. Details of one key are one error: a value of
+            a union has one detail for each type that was tried.
     """
     by_place: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for detail in error.errors(include_url=False):

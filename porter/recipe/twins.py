@@ -90,7 +90,9 @@ def twins_of(member: Member) -> tuple[Twin, ...]:
 
 
 def compute_twins(member: Member) -> tuple[Twin, ...]:
-    """Compute the twins of a member by the graphs of its recipe."""
+    """Return the twins of a member: the same variant in other zoos, whose files have the same tensors, but
+    whose graphs differ, for example in a pad. Each has what tells it from the member, in words.
+    """
     return tuple(
         Twin(
             member.variant,

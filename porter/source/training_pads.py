@@ -43,11 +43,11 @@ def _no_training_pads(member: Member) -> UsageError:
 
 
 def with_padding(opened: Opened, padding: Padding) -> Opened:
-    """Return an opened source with the pads asked for: those of its own graph (`shipped`), or those of
-    training at the sites that the recipe lists. In the second case `shipped` of it is the graph before.
+    """Return an opened source with the pads that the user asks for. `shipped` are those that the zoo's code
+    has. `trained` are those that the weights were trained with, where the recipe lists them: they take the
+    place of the shipped ones at these sites only, and the result keeps the shipped graph as `shipped`.
 
-    A file that carries its graph keeps its other pads; a port that already has the pads of training is left
-    as it is.
+    A port that already has the pads of training is left as it is.
 
     Raises:
         UsageError: the zoo's pads of training are those that it ships, or shipped pads are asked of a port

@@ -330,10 +330,16 @@ class _CutSides:
         return theirs, self.port(self.images, [*dict.fromkeys((*paths, *made))], made), made
 
     def distance(self, path: str, cut: NamedArrays) -> Norms | None:
-        """Return how far a node is apart where nothing else is cut, and nothing that only moves numbers. The
-        source may compute it from values that are those of other nodes, too, as it computes x / (1 + |x|),
-        which is one node of the port, from an |x| that something else reads. Return None where one rounding
-        of all that is given explains a distance beyond the limit: nothing is known then.
+        """Return how far the source's and the port's values of one node are apart, with random numbers in
+        place of what it reads and of nothing else. The port's node x / (1 + |x|) may be several operations of
+        the source, and the |x| among them may be another node's value, which an earlier run had replaced.
+
+        Args:
+            cut: the numbers, by the paths of the values that they replace.
+
+        Returns:
+            None where nothing is known: the distance is a little beyond the limit, and moving all that is
+            given by one rounding moves the source's own value as far.
         """
         theirs, ours, _ = self.run([path], cut)
         apart, limit = self.farthest(theirs[path], ours[path]), LIMITS[self.dtype]

@@ -61,7 +61,7 @@ def check_trained(
     plan = make_plan(shipped, sizes.rounded[0], destination.CAPABILITIES)
     proof = compare(plan, before, replace(own, graph=shipped).run, check.batches(sizes), check.tolerance)
     verdict = check.verdict(as_ported(after), sizes)
-    # Further draws of a source's rounding are of one only.
+    # A comparison in float32 may have run one of the two on further batches, to measure its rounding.
     both = [batch for batch in before.logits if batch in after.logits]
     wanted, got = (np.concatenate([side.logits[batch] for batch in both]) for side in (before, after))
     differ = int((wanted.argmax(axis=1) != got.argmax(axis=1)).sum())

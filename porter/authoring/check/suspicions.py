@@ -56,7 +56,9 @@ def _undecided_places(recipe: Recipe) -> Iterator[RecipeError]:
 
 
 def _undecided_pads(recipe: Recipe, members: Sequence[ExpandedVariant]) -> Iterator[RecipeError]:
-    """Yield strided windows whose pads neither the step nor the zoo says."""
+    """Yield a suspicion for each step with a strided window whose pads are stated nowhere: neither by `pad`
+    in the step nor by the padding section of the zoo. porter takes them for none then ('valid').
+    """
     undecided: dict[Location, dict[str, str]] = {}
     for member in members:
         for node in member.graph.nodes:

@@ -102,7 +102,12 @@ def study(asked: StudyOptions) -> Study:
 def _make_study(
     opened: Opened, photos: PhotoSet, how: Options, findings: _Findings, protocol: Preprocess
 ) -> Study:
-    """Make the result of a study from what it found."""
+    """Return the study's record: what was studied (the source and the photos), how, and what it found.
+
+    Args:
+        how: what the user asked for.
+        protocol: how the photos were prepared.
+    """
     assert opened.member is not None
     assumed = opened.facts.assumed + protocol_doubt(opened.facts, opened.member.zoo.name)
     return Study(

@@ -214,8 +214,8 @@ def _unread_parameters(layer: CaffeLayer) -> list[str]:
 
 
 def _join_norms(layers: Sequence[CaffeLayer]) -> dict[str, CaffeLayer]:
-    """Return the layers by name, in which a BatchNorm and the Scale that alone reads it are one norm under
-    the Scale's name: Caffe's own BatchNorm has no gamma and beta.
+    """Return the layers by name. A BatchNorm whose only reader is a Scale of channels becomes one norm with
+    it, under the Scale's name, because Caffe's own BatchNorm has no gamma and beta.
     """
     readers = Counter(source for layer in layers for source in layer.inputs[: layer.values])
     by_name: dict[str, CaffeLayer] = {}

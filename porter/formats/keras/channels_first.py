@@ -178,10 +178,12 @@ def _with_permutes(flow: Flow, image_first: bool) -> Flow:
 
 
 def _with_channels_last(kind: str, arguments: JsonObject, ranks: Sequence[int]) -> tuple[JsonObject, int]:
-    """Return a layer's arguments with channels last, and the rank of what it gives.
+    """Return the arguments with which a layer of a channels-first model computes the same with channels last,
+    and the rank of what it gives. An axis of a map moves with the channels: axis 1 becomes 3.
 
     Args:
-        ranks: of the values that it reads.
+        kind: the layer's class.
+        ranks: of the values that it reads, 4 for a map and 2 for features.
 
     Raises:
         _OrderMatters: the layer is not known to compute the same then.

@@ -77,8 +77,12 @@ def _pair(argument: Any) -> tuple[int, int]:
 
 
 def _pad_layer(call: LayerCall, pads: _Pads, inbound: Inbound) -> LayerCall:
-    """Return a layer that pads: with zeros before a convolution, and with what can never be the largest
-    before a pool.
+    """Return a layer that pads what a call reads, as Theano did inside it: with zeros before a convolution,
+    and with -inf before a max pool, for which Keras has no layer, so porter's name for the operation stands
+    there.
+
+    Args:
+        inbound: what the call reads.
     """
     kind = "ZeroPadding2D"
     arguments = dict[str, Any](padding=[list(pair) for pair in pads], data_format="channels_last")

@@ -160,8 +160,12 @@ def _in_same_call(
 
 
 def _round(call: LayerCall, depth: int, levels: Mapping[LayerPath, _Level]) -> int:
-    """Return the round of a call at a depth of its path: how many calls of the model there come before the
-    one that it is from.
+    """Return in which call of an outer model a layer's call happens, counted from 0. A model that is called
+    twice and whose config calls a layer three times has calls 0 to 2 in round 0 and 3 to 5 in round 1.
+
+    Args:
+        depth: of the outer model: how many of the path's names lead to it.
+        levels: the models by path.
     """
     round = call.call_index
     for above in reversed(range(depth, len(call.path))):

@@ -250,8 +250,11 @@ class _BatchNorm(_StoredNorm):
     training: bool = False
 
     def read(self) -> Tensor:
-        """Return the norm by the stored statistics, or of a constant by its own. A value's own statistics are
-        Unsupported.
+        """Return the norm by the running statistics. A constant that is normed by its own statistics, in
+        training mode or where none are stored, is another constant.
+
+        Raises:
+            Unsupported: a value that depends on the image is normed by its own statistics.
         """
         if self.x.array is not None and (self.training or self.running_mean is None):
             # The statistics of a constant are the same for every image.

@@ -103,7 +103,10 @@ def _add_pool(node: CaffeNode[MaxPool | AvgPool], realisation: Realisation, padd
 
 
 def _add_dilated_max_pool(node: CaffeNode[MaxPool], source: str) -> None:
-    """Add a max pool of dilated windows: the largest of the map's parts that the window's cells read."""
+    """Add a max pool of dilated windows, which Caffe's own pool lacks: for each cell of the window a strided
+    move of the map by its offset, and the largest of them. A 2x2 window of dilation 2 is the largest of four
+    maps, moved by (0, 0), (0, 2), (2, 0) and (2, 2).
+    """
     cells, window = [], node.op.window
     for row in range(0, window.extent(0), window.dilation[0]):
         for column in range(0, window.extent(1), window.dilation[1]):

@@ -42,11 +42,15 @@ def step_values(
 
 
 def inputs_last(plan: Plan, inputs: Sequence[Any]) -> dict[str, Any]:
-    """Return the inputs of a plan's model by path, if they are as many and have the shapes that it takes, the
-    channels last.
+    """Return the inputs of a port's model by their paths, after their number and shapes are checked: a map is
+    N x H x W x C.
+
+    Args:
+        plan: of the port, which says what its model takes.
+        inputs: in the order of the graph's inputs.
 
     Raises:
-        UsageError: they are others.
+        UsageError: there is another number of them, or one has another shape or size.
     """
     taken = taken_shapes(plan)
     if len(inputs) != len(taken):

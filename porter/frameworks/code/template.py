@@ -214,7 +214,15 @@ class _Flow:
         self.through: dict[str, int] = {}
 
     def add(self, name: str, here: Mapping[int, Part]) -> None:
-        """Note what feeds a part in each use. Raise Unlike where uses give it different numbers of inputs."""
+        """Note what feeds a part of the block, in each use of the block.
+
+        Args:
+            name: of the part, in the block's code.
+            here: that part by the number of the use.
+
+        Raises:
+            Unlike: it has different numbers of inputs in two uses, so they cannot share one class.
+        """
         counts = {len(part.inputs) for part in here.values()}
         if len(counts) != 1:
             raise Unlike

@@ -82,6 +82,11 @@ def show(
     porter.frameworks.reference_models.GivenModels.show. The module is traced at the size of the batch, and
     each of its operations is computed in the type that it was prepared for. In float32 the outputs are those
     of the module itself, so that a mistake of the trace, which the port shares, is seen.
+
+    Args:
+        batches: N x C x H x W, or other values as they are.
+        layers: by path, the modules to show.
+        arrays: numbers of the outputs that are no maps, whose axes stay as the module gives them.
     """
     inputs = [each.transpose(0, 2, 3, 1) if each.ndim == 4 else each for each in batches]
     key = (tuple(each.shape for each in inputs), frozenset(layers))

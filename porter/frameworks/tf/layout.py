@@ -176,8 +176,14 @@ def _canonical_value(graph: Graph, node: Node, array: Array) -> Array:
 
 
 def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
-    """Undo `to_canonical`, for the layer that `keras_class` names; vectors stay vectors. A dense kernel may
-    come as a 1x1 convolution's, (units, features, 1, 1), for a layer that is one.
+    """Return a tensor in the axes of the Keras layer that `keras_class` names, from porter's. A convolution's
+    kernel (filters, channels, rows, columns) becomes (rows, columns, channels, filters), a dense one (units,
+    features) becomes (features, units), and vectors stay vectors.
+
+    Args:
+        role: what the tensor is for its layer, such as `kernel` or `gamma`.
+        array: a dense kernel may come as a 1x1 convolution's, (units, features, 1, 1), for a layer that is
+            one.
 
     Raises:
         MappingError: an array of another rank.
@@ -213,7 +219,13 @@ def _block_diagonal(op: ops.ConvTranspose, kernel: Array) -> Array:
 
 
 def _from_block_diagonal(node: Node, op: ops.ConvTranspose, stored: Array) -> Array:
-    """Undo `_block_diagonal`; numbers other than zero between the groups or in the holes are refused."""
+    """Undo `_block_diagonal`: return the kernel of each group, (rows, columns, filters, channels) as
+    TensorFlow stores it, in torch's order, and the groups one after the other.
+
+    Raises:
+        MappingError: there are numbers other than zero between the groups, or in the holes of a dilated
+            kernel.
+    """
     kernel = np.concatenate([block.transpose(3, 2, 0, 1) for block in _group_kernels(op, stored)])
     if np.count_nonzero(kernel) != np.count_nonzero(stored):
         raise MappingError(

@@ -117,8 +117,11 @@ class LiteModel:
         }
 
     def _values_cut(self, batches: Sequence[Array], cut: NamedArrays) -> dict[str, Array]:
-        """Run the file with some values cut off: what reads one of them reads the array in `cut` instead.
-        Return by path all values that it keeps, with the axes that the file has.
+        """Run the file with other numbers in place of some values: the operators that read such a value read
+        the array in `cut` as an input of the file.
+
+        Returns:
+            Every value that the file keeps, by path, with the axes that the file has.
         """
         replacements = {
             self._kept_tensors[path]: value for path, value in cut.items() if path in self._kept_tensors

@@ -170,7 +170,9 @@ def _first_difference(
     expected: Mapping[str, Array | None],
     kinds: Mapping[str, str],
 ) -> str | None:
-    """Return the first operator whose value is not the expected one, in words; None where there is none.
+    """Return the first operator whose value is not what TensorFlow Lite's interpreter gave, in words; None
+    where there is none. An operator may be apart by float32's rounding and, where the file stores weights in
+    8 bits, by what 8 bits make of its inputs, which a second run with rounded inputs measures.
 
     Args:
         known_values: the values that operators read.

@@ -33,11 +33,12 @@ def has_modules(names: Mapping[str, str]) -> bool:
 
 
 def modules(graph: Graph, names: Mapping[str, str]) -> Group:
-    """Return the whole graph as nested groups. A module with several inputs or outputs is not a group: its
+    """Return the whole graph as nested groups, by the modules that are in its layers' names: `layer1/0/conv1`
+    is in the group `0` of the group `layer1`. A module with several inputs or outputs is no group; its
     members are its parent's.
 
     Args:
-        names: what the layers are called, by path, as a person says them.
+        names: by path, what a person calls the layers.
     """
     order = in_order(graph.outputs, lambda path: graph.by_path[path].inputs if path in graph.by_path else ())
     parts = {path: _parts(names[path]) for path in order if path in graph.by_path}

@@ -199,9 +199,13 @@ class _Outline:
         return [*grouped, *self._leaves(single, depth - len(outer))]
 
     def _shared_lengths(self, runs: Sequence[_Run], depth: int) -> dict[str, int]:
-        """Return how many parts of names the groups of numbered runs are called by, by the stem of their
-        labels: as many for all, so that beside `block2` there is `block1`, though all layers of that may be
-        `block1_branch2...`.
+        """Return how many parts of their layers' names each family of runs is called by. A family are the
+        runs whose labels are a word and a number, as `block1` and `block2` are of the family `block`, and all
+        of it get as many parts: if the layers of block1 share `block1_branch2` and those of block2 only
+        `block2`, both are called by one part.
+
+        Args:
+            depth: where in the names the parts begin.
         """
         lengths: dict[str, int] = {}
         for run in runs:

@@ -143,9 +143,16 @@ class Arguments:
         return sorted(names, key=lambda name: (name == "channels") != (_NAMES.get(slot) == "channels"))
 
     def _expressions_for(self, slot: str) -> Iterator[tuple[str, tuple[str, ...], Vector]]:
-        """Yield expressions that could give a slot's values, the likeliest first: names of arguments,
-        products of two, multiples and quotients. Each comes as its text, the arguments that it reads, and its
-        value in each use.
+        """Yield expressions that a person may have written for an argument of a layer, the likeliest first:
+        an argument of the block (`width`), a product of two that the block has already, half of a kernel for
+        pads, a small multiple (`4 * width`, a bottleneck's), any product, and a quotient (`width // 4`, a
+        squeeze's).
+
+        Args:
+            slot: the layer's argument, such as `out_channels`.
+
+        Yields:
+            The text, the block's arguments that it reads, and its value in each use of the block.
         """
         vectors = {**self.given, **self.derived}
         names = self._argument_names(slot)

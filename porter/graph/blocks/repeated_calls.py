@@ -37,11 +37,12 @@ def _without_ops(graph: Graph, names: Mapping[str, str]) -> dict[str, str]:
     `tower/conv/conv2d`.
     """
     short_names = dict(names)
-    # How many layers each module holds.
+    # How many layers each module holds, itself and all that is within it.
     counts = Counter(name[: match.start()] for name in names.values() for match in re.finditer("/|$", name))
     for holder, calls in graph.calls.items():
         module, _, _ = names.get(holder, "").rpartition("/")
         calls_in_module = sum(f"{names.get(call.path, '')}/".startswith(f"{module}/") for call in calls)
+        # All layers of the module are calls of one layer.
         if module and len(calls) > 1 and calls_in_module == len(calls) == counts[module]:
             short_names[holder] = module
     return short_names

@@ -126,8 +126,9 @@ class Rearrange(KeepsSign, name="rearrange"):
     map: Flag = False
 
     def fixes_input_size(self, shape: Shape) -> bool:
-        """Return whether the op can only compute images of one size: its pattern states the size of an axis
-        that is open in `shape`, or an open size would be that of features.
+        """Return whether the op can compute images of one size only. That is so where its pattern splits an
+        axis of open size (None in `shape`) into parts of known lengths, as 49 into 7 x 7, and where it joins
+        all axes into one, whose length is then a number of features.
         """
         states_open_size = any(
             size is None and all(part is not None for _, part in axis)

@@ -127,7 +127,9 @@ def _window(value: object) -> Window | None:
 
 
 def _convention(value: object) -> Convention | None:
-    """Return a convention from an object with its fields; None for another value."""
+    """Return a window's convention (how it pads, rounds and averages) from an object of port.json with its
+    fields; None for another value. JSON has no infinity, so "-inf" stands for the fill of a max pool.
+    """
     entry = _entry(value, {"rule", "pads", "fill", "average", "rounding"})
     if entry is None:
         return None

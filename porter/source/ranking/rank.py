@@ -156,9 +156,8 @@ def _best_first(matches: Iterable[Match]) -> tuple[Match, ...]:
 
 
 def _comparer(checkpoint: Checkpoint) -> Callable[[Member], Match | None]:
-    """Return a function that compares the file with a variant. It returns None if nothing of the variant is
-    in the file. Variants of zoos whose names are not the file's are not expanded, and those that are much
-    larger than the file's graph not to their end.
+    """Return a function that compares the file with a variant of a zoo. A recipe is expanded only if the
+    zoo's names could be those of the file's tensors, because expanding takes longest.
     """
     could_name = zoo_screen(checkpoint)
 

@@ -56,8 +56,13 @@ def _function_call(function: str, inputs: Sequence[Expression]) -> Expression:
 
 
 def _constructor_call(kind: str, texts: Mapping[str, Expression], name: str | None) -> Expression:
-    """Return the call that makes a layer, with the arguments that are not at torch's defaults; a global pool
-    is a Sequential. A norm that has a name of its own is called by that `name`.
+    """Return the code that makes a layer, such as `nn.Conv2d(64, 128, 3, stride=2, bias=False)`, without the
+    arguments that are at torch's defaults. A global pool is a Sequential.
+
+    Args:
+        kind: the class of torch.nn.
+        texts: the code of each argument, by its name.
+        name: the variable that holds the class, as `norm_layer` does; None for the class itself.
     """
     if kind in GLOBAL_POOLS:
         return call("nn.Sequential", f"nn.{GLOBAL_POOLS[kind]}(1)", "nn.Flatten()")
