@@ -87,11 +87,12 @@ def _figures_of_proof(verdict: VerdictRecord) -> str:
         f"the worst {verdict.worst.path} at a relative L2 distance of {distance_text(verdict.worst.rel_l2)}"
     )
     nodes = "all equal bit for bit" if verdict.worst.rel_l2 == 0 else worst
+    images = "1 input" if verdict.inputs == 1 else f"{verdict.inputs} inputs"
     run = f" with {verdict.reference}, run by {verdict.run_by}" if verdict.run_by else ""
     layers = "" if verdict.cut is None else f" At cut points: {verdict.cut}."
     witnesses = "".join(f" {each[0].upper()}{each[1:]}." for each in verdict.held)
     return (
-        f"Compared in {verdict.dtype} on {verdict.inputs} inputs of {sizes}{run}: "
+        f"Compared in {verdict.dtype} on {images}, at {sizes}{run}: "
         f"{len(verdict.nodes)} nodes, {nodes}; "
         f"the logits at {distance_text(verdict.logits.rel_l2)}{top}.{layers}{witnesses}"
     )
