@@ -61,7 +61,7 @@ def parse_nodes(protos: Iterable[Any], refuse: Refuse) -> dict[str, GraphNode]:
     for proto in protos:
         if proto.name in nodes:
             raise refuse(f"two nodes have the name '{proto.name}'")
-        if len(nodes) > MOST_NODES:
+        if len(nodes) == MOST_NODES:
             raise refuse(f"more than {MOST_NODES} nodes")
         inputs = tuple(parse_reference(text) for text in proto.input if not text.startswith("^"))
         nodes[proto.name] = GraphNode(proto.name, proto.op, inputs, proto.attr, controls_of(proto))
