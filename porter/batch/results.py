@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from porter.base.errors import DownloadError, NotInstalled, PluginError
+from porter.base.package import __version__
 from porter.batch.jobs import Job
 from porter.files import write_whole
 from porter.reporting.batch_page import batch_page
@@ -45,6 +46,7 @@ class JobResult:
         seconds: how long the last attempt took.
         peak: the most bytes of memory that it was seen to have; None where nobody measured.
         attempts: how often it was begun.
+        porter: the version of porter that ran it; None where it has not run.
     """
 
     name: str
@@ -66,11 +68,13 @@ class JobResult:
     seconds: float | None = None
     peak: int | None = None
     attempts: int = 0
+    porter: str | None = None
 
     @classmethod
     def of(cls, job: Job, state: State, **known: Any) -> JobResult:
-        """Return the result of a job."""
-        return cls(job.name, job.subject, job.source, job.to, job.digest, state, **known)
+        """Return the result of a job of this porter's."""
+        by = None if state == "waiting" else __version__
+        return cls(job.name, job.subject, job.source, job.to, job.digest, state, porter=by, **known)
 
     @classmethod
     def of_record(cls, job: Job, record: Mapping[str, Any], **known: Any) -> JobResult:
@@ -84,8 +88,11 @@ class JobResult:
 
     @property
     def is_final(self) -> bool:
-        """Whether another run would give the same, as long as the line and its files are the same."""
-        return self.state == "done" or (self.state == "refused" and self.code not in _PASSING)
+        """Whether another run is not needed, as long as the line and its files are the same. What another
+        version of porter refused, this one may port.
+        """
+        is_refused = self.state == "refused" and self.porter == __version__
+        return self.state == "done" or (is_refused and self.code not in _PASSING)
 
     @property
     def row(self) -> dict[str, Any]:

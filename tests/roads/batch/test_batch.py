@@ -106,6 +106,16 @@ def test_what_a_missing_package_or_a_fault_of_porters_ended_is_made_again(tmp_pa
     assert made(tmp_path, ["missing.onnx", "faulty.onnx"]).skipped == 0 and len(begun(tmp_path)) == 4
 
 
+def test_what_another_version_of_porter_refused_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subjects = ["good.onnx", "refused.onnx"]
+    made(tmp_path, subjects)
+    monkeypatch.setattr("porter.batch.results.__version__", "99.0")
+    made(tmp_path, subjects)
+    assert sorted(begun(tmp_path)) == ["good.onnx-torch", "refused.onnx-torch", "refused.onnx-torch"]
+
+
 def test_what_is_killed_after_it_has_printed_is_not_done(tmp_path: Path) -> None:
     (late,) = made(tmp_path, ["late.onnx"]).results
     assert (late.state, late.code, late.attempts) == ("failed", "killed", 3)
