@@ -23,5 +23,6 @@ def has_viewer() -> bool:
 
 
 def in_notebook() -> bool:
-    """Return whether a kernel of Jupyter runs this."""
-    return "ipykernel" in sys.modules
+    """Return whether a kernel of Jupyter runs this. A program that starts kernels imports ipykernel too."""
+    kernel = sys.modules.get("ipykernel.kernelapp")
+    return kernel is not None and bool(kernel.IPKernelApp.initialized())

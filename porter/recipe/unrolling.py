@@ -242,7 +242,8 @@ class Unrolling:
         """
         if name == INPUT:
             return around.entry
-        if name in around.inputs:
+        # A recipe may have written anything here, such as a mapping.
+        if str(name) in around.inputs:
             return around.inputs[str(name)]
         path = f"{around.prefix}{name}"
         if path in self.outputs:
