@@ -135,6 +135,7 @@ WRONG = [
         "number, a word or a list",
     ),
     ("[input, conv]", "[input, conv, stem/conv]", "no earlier step 'stem/conv'"),
+    ("[input, conv]", "[input, {input: conv}]", "no earlier step"),
     ("      - {add: add, from: [input, conv]}", "      - {relu: add, from: [input, conv]}", "one input"),
     ("stem/conv: conv1", "stem/cnv: conv1", "matches no node"),
     ("stem/norm: bn1", "stem/norm: conv1", "both have the name 'conv1'"),
