@@ -382,11 +382,7 @@ class Differences:
         if [type(node.op) for node, _ in one] != [type(node.op) for node, _ in other]:
             return
         for (first, ours), (second, theirs) in zip(one, other, strict=True):
-            names = [
-                form.names.get(node.path, node.path)
-                for form, node in zip(self._forms, (first, second), strict=True)
-            ]
-            at = _where(*names)
+            at = _where(*map(_name_of, self._forms, (first, second)))
             epsilons = [getattr(node.op, "epsilon", None) for node in (first, second)]
             if not _equal(*epsilons):
                 yield "epsilon", at, f"epsilon {_number(epsilons[0])}, {_number(epsilons[1])}"
