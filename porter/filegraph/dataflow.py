@@ -377,7 +377,7 @@ class Dataflow(Generic[N]):
 
     def _stored_array(self, source: NodeOutput) -> Numbers | None:
         """Return the array that a constant stores: floats in float64, integers in int64, and others as they
-        are. Return None where the source is no constant; a constant has one output, whose number is 0.
+        are. Return None for the output of any other node; a constant has one output, number 0.
         """
         array = None if source[1] else self.constants.array(source[0])
         if array is None or (array.dtype.kind not in "iuf" and not is_floating(array)):

@@ -86,7 +86,7 @@ def show(
     Args:
         batches: N x C x H x W, or other values as they are.
         layers: by path, the modules to show.
-        arrays: numbers of the outputs that are no maps, whose axes stay as the module gives them.
+        arrays: the numbers of the outputs whose axes stay as the module gives them.
     """
     inputs = [each.transpose(0, 2, 3, 1) if each.ndim == 4 else each for each in batches]
     key = (tuple(each.shape for each in inputs), frozenset(layers))

@@ -34,8 +34,8 @@ def has_modules(names: Mapping[str, str]) -> bool:
 
 def modules(graph: Graph, names: Mapping[str, str]) -> Group:
     """Return the whole graph as nested groups, by the modules that are in its layers' names: `layer1/0/conv1`
-    is in the group `0` of the group `layer1`. A module with several inputs or outputs is no group; its
-    members are its parent's.
+    is in the group `0` of the group `layer1`. The members of a module
+    with several inputs or outputs belong to its parent.
 
     Args:
         names: by path, what a person calls the layers.
