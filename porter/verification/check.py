@@ -52,8 +52,8 @@ _MOST_VALUES, _HELD = 1 << 30, 1 << 26
 """So many numbers the values of a size's images have at most, above two images, and those of the images that
 are run at once: a graph may make large maps of a small image.
 """
-_DRAWS = 2
-"""Images at cut points: see porter.verification.cut_points."""
+_DRAWS, _DRAWN = 2, 256
+"""The least images at cut points, and numbers of these: see porter.verification.cut_points."""
 _MANY_IMAGES = 12
 """Images of a size where most layers cannot be compared one by one, or the outputs of fewer tell nothing."""
 _POOL = 4 * _NUMBERS
@@ -256,7 +256,8 @@ class Check:
         for dtype in dtypes:
             cut = CutPoints.at_no_size(graph, dtype)
             for size in sorted(sizes.of("float64"), key=math.prod):
-                images = self.fed.of(rng.random((_DRAWS, channels, *size)))
+                count = max(_DRAWS, math.ceil(_DRAWN / (channels * math.prod(size))))
+                images = self.fed.of(rng.random((count, channels, *size)))
                 cut = cut.joined_to(
                     compare_at_cut_points(graph, source, partial(run, dtype), images, rng, dtype)
                 )

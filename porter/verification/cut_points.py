@@ -86,6 +86,10 @@ _ZEROS = 0.05
 """So many of the numbers are 0, where steps and activations may break."""
 _BEYOND = 1.5
 """How far numbers go beyond a bound, in parts of it."""
+_CLOSE, _CLOSEST = 0.25, -3
+"""So many of the numbers are close to a bound, which a step that is moved a little shows; the least distance
+from it, in parts of it, as a power of ten.
+"""
 
 _MOVES = Rearrange, Flatten, AsMap, Identity, Dropout, Crop, Concat
 """Ops that only move numbers. A reader joins several of them into one."""
@@ -225,7 +229,8 @@ def compare_at_cut_points(
     Args:
         graph: of the port.
         source, port: run with replaced values.
-        images: N x C x H x W; each goes with a draw of its own of all other numbers.
+        images: N x C x H x W, in the network's own range; each goes with a draw of its own of all other
+            numbers. Half of them are drawn as these are, and so are the others if all that read them is seen.
         rng: gives the random numbers.
         dtype: in which the port runs. In float64 it shows every value.
 
@@ -244,19 +249,15 @@ def compare_at_cut_points(
         path: (len(images), *value.shape[1:]) for path, value in values.items() if len(value) == 1
     }
     del values
-    draws = Draws(
-        rng,
-        nonnegative_paths(graph),
-        _binary_paths(graph),
-        source_shapes.keys(),
-        _readers(graph, source_shapes.keys()),
-        dtype,
-    )
-    # The first draw is of the usual size, the others are larger, as `Draws.of` makes them.
-    images[1:] = np.multiply(images[1:], draws.scale(INPUT))
-    read_by = [node.op for node in draws.readers.get(INPUT, ())]
-    if any(map(_takes_maxima, read_by)) and not any(map(_takes_no_negative, read_by)):
-        images[0] = -np.abs(images[0])
+    readers = _readers(graph, source_shapes.keys())
+    # A model's further inputs are made of the same images (porter.frameworks.images.further_arrays).
+    readers[INPUT] = [node for path in graph.inputs for node in readers.get(path, ())]
+    draws = Draws(rng, nonnegative_paths(graph), _binary_paths(graph), source_shapes.keys(), readers, dtype)
+    fed = draws.of(INPUT, images.shape)
+    if not draws.are_seen(INPUT):
+        # What follows an unseen reader may show little of numbers that are not of the network's own range.
+        half = len(images) // 2
+        fed[half:] = np.multiply(images[half:], draws.scale(INPUT))
     points = {
         path
         for path in graph.by_path.keys() & source_shapes.keys()
@@ -265,18 +266,18 @@ def compare_at_cut_points(
     # The source may read what no node of the port does.
     unread = points - draws.readers.keys()
     computed = {path for path in points if not isinstance(graph.by_path[path].op, _MOVES)}
-    sides = _CutSides(source, port, images, source_shapes, dtype)
+    sides = _CutSides(source, port, fed, source_shapes, dtype)
     distances = dict[str, Norms]()
     telling = set[str]()
     undecided = set[str]()
     known = {INPUT, *graph.inputs}
     reached = Reached()
-    for part in in_parts(graph, {path: shape[1:] for path, shape in port_shapes.items()}, 2 * len(images)):
+    for part in in_parts(graph, {path: shape[1:] for path, shape in port_shapes.items()}, 2 * len(fed)):
         read = dict.fromkeys((*_read_by(graph, part, points)[0], *unread))
         drawn = {path: draws.of(path, port_shapes[path]) for path in read}
         theirs, ours, cut = sides.run(part, drawn)
         known |= cut.keys()
-        reached.add(graph, {INPUT: images, **ours}, cut)
+        reached.add(graph, {INPUT: fed, **ours}, cut)
         # A source may show a value as N x C x 1 x 1 or N x C: only the count has to agree.
         both = [path for path in part if path in theirs and theirs[path].size == ours[path].size]
         telling.update(path for path in both if _tells(theirs[path]))
@@ -424,41 +425,65 @@ class Draws:
     dtype: Dtype = "float64"
 
     def of(self, path: str, shape: Sequence[int]) -> Array:
-        """Return random numbers for a value of N draws, N x ... as `shape` says. Those of the first draw lie
-        on both sides of every bound of what reads them, and are small where a norm with an epsilon does, and
-        all below 0 where the largest of some is taken. Those of the others are larger: of all sizes where
-        each reader is compared by itself.
+        """Return random numbers for a value of N draws, N x ... as `shape` says. Those of the first half lie
+        on both sides of every bound of what reads them, some close to it, and are small where a norm with an
+        epsilon does, and all below 0 where the largest of some is taken. Those of the others are larger: of
+        all sizes where each reader is compared by itself.
         """
         if path in self.binary:
             return self.rng.integers(0, 2, shape).astype(self.dtype)
         readers = self.readers.get(path, ())
-        amplifying = _AMPLIFYING if self.dtype == "float64" else (*_AMPLIFYING, *_NORMS)
         ops = [node.op for node in readers]
         numbers: NDArray[np.float64] = self.rng.uniform(-1, 1, (shape[0], math.prod(shape[1:])))
         scale = self.scale(path)
         epsilons = [op.epsilon for op in ops if isinstance(op, _NORMS)]
+        half = len(numbers) // 2
+        small, large = numbers[:half], numbers[half:]
+        small *= math.sqrt(min(epsilons)) if epsilons else scale
         if any(map(_takes_maxima, ops)):
-            numbers[0] = -np.abs(numbers[0])
-        numbers[0] *= math.sqrt(min(epsilons)) if epsilons else scale
-        if all(node.path in self.compared and not isinstance(node.op, amplifying) for node in readers):
-            numbers[1:] *= 10.0 ** self.rng.uniform(-2, _FARTHEST, numbers[1:].shape)
+            small[:] = -np.abs(small)
+        elif not epsilons:
+            self._move_to_bounds(small, self._bounds(path))
+        amplifying = _AMPLIFYING if self.dtype == "float64" else (*_AMPLIFYING, *_NORMS)
+        if self.are_seen(path) and not any(isinstance(op, amplifying) for op in ops):
+            large *= 10.0 ** self.rng.uniform(-2, _FARTHEST, large.shape)
         else:
-            numbers[1:] *= 4 * scale
+            large *= 4 * scale
         # Readers such as a square root are given no negative numbers, because they get none.
         if path in self.nonnegative or any(map(_takes_no_negative, ops)):
             numbers = np.abs(numbers)
         if not any(isinstance(op, _AMPLIFYING) for op in ops):
             zeros = self.rng.random(numbers.shape) < _ZEROS
-            zeros[0] &= not any(map(_takes_maxima, ops))  # one 0 would be the largest
+            zeros[:half] &= not any(map(_takes_maxima, ops))  # one 0 would be the largest
             numbers[zeros] = 0.0
         return numbers.reshape(shape).astype(self.dtype)
+
+    def are_seen(self, path: str) -> bool:
+        """Return whether every reader of a value is compared by itself, or only moves its numbers."""
+        return all(
+            node.path in self.compared or isinstance(node.op, _MOVES) for node in self.readers.get(path, ())
+        )
 
     def scale(self, path: str) -> float:
         """Return how large numbers are that lie on both sides of every bound of what reads a value; at least
         1.
         """
+        return max(1.0, _BEYOND * max(map(abs, self._bounds(path)), default=0.0))
+
+    def _bounds(self, path: str) -> list[float]:
         every = (bound for node in self.readers.get(path, ()) for bound in node.op.bounds)
-        return max(1.0, _BEYOND * max((abs(bound) for bound in every if math.isfinite(bound)), default=0.0))
+        return [bound for bound in every if math.isfinite(bound)]
+
+    def _move_to_bounds(self, numbers: NDArray[np.float64], bounds: Sequence[float]) -> None:
+        """Move some numbers, in place, to both sides of bounds that are not 0: up to as far as they are from
+        0, and most of them closer.
+        """
+        far = [bound for bound in bounds if bound]
+        if far:
+            chosen = self.rng.random(numbers.shape) < _CLOSE
+            count = np.count_nonzero(chosen)
+            apart = self.rng.choice((-1.0, 1.0), count) * 10.0 ** self.rng.uniform(_CLOSEST, 0, count)
+            numbers[chosen] = self.rng.choice(far, count) * (1 + apart)
 
 
 def _binary_paths(graph: Graph) -> set[str]:

@@ -21,7 +21,7 @@ import porter
 from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import CheckFailed
 from porter.graph import Clip, GroupNorm, HardSwish, Identity, LeakyRelu, MaxPool, Op, Relu, Relu6, Swish
-from porter.graph.ops import HardSigmoid
+from porter.graph.ops import HardSigmoid, ThresholdedRelu
 from porter.graph.plan import make_plan
 from porter.port import StoredPort
 from porter.source.reopening import reopen_source
@@ -290,6 +290,25 @@ def test_pads_of_a_pool_that_reads_the_image(tmp_path: Path, monkeypatch: pytest
     wrong = with_op(port, pool.path, with_zeros(pool.op))
     found = proved(wrong, tmp_path / "net.onnx").proof.first_bad
     assert found is not None and found.path == pool.path
+
+
+@pytest.mark.usefixtures("one_recipe")
+def test_a_bound_among_four_pixels_that_is_a_tenth_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of pixels from 0 to 255 hardly one is between the two bounds."""
+    onnx = pytest.importorskip("onnx")
+    model: Any = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]> net (float[N,1,2,2] x) => (float[N,2,2,2] y) {
+        t = ThresholdedRelu <alpha = 0.065> (x) y = Concat <axis = 1> (x, t) }"""
+    )
+    onnx.save(model, tmp_path / "net.onnx")
+    monkeypatch.setattr(inputs, "FALLBACKS", (inputs.PIXELS,))
+    port = porter.convert(tmp_path / "net.onnx", to="torch", out=tmp_path / "port", check=False).port
+    assert proved(port, tmp_path / "net.onnx").ok
+    wrong = with_op(port, port.graph.nodes[0].path, ThresholdedRelu(0.0715))
+    found = proved(wrong, tmp_path / "net.onnx").proof.first_bad
+    assert found is not None and found.path == port.graph.nodes[0].path
 
 
 @pytest.mark.usefixtures("one_recipe")
