@@ -139,7 +139,10 @@ def expect_origin(candidate: Candidate, known: KnownOrigin) -> None:
 
 
 def _find_in_other_recipes(member: Member, known: KnownOrigin) -> Member | None:
-    """Return the variant of another recipe that a statement names; None if no recipe has it."""
+    """Return the member of another recipe that is what the weights state to be, and what the recipe of
+    `member` lacks, such as a config.json's `resnet18` of weights that were asked for as a MobileNet; None if
+    no recipe has it.
+    """
     if known.statement is None:
         return None
     for recipe in sound_recipes(member.recipe.path.parent):

@@ -55,8 +55,9 @@ class OperatorAttributes:
 
     @property
     def passed_over(self) -> list[str]:
-        """Return the names of attributes that matter and that nothing has looked at. Those of a window do not
-        matter to a pool of the whole map, nor those that are empty or for training.
+        """Return the names of attributes that no reader has looked at, though they may change what the
+        operator computes. Those of a window change nothing in a pool of the whole map, nor do those that are
+        off, users' own (`__lr_mult__`), or the optimizer's (`lr_mult`, `wd_mult`).
         """
         ignored = _IGNORED_ATTRIBUTES | (_WINDOW_ATTRIBUTES if self.flag("global_pool") else set())
         names = (name for name in self.words.passed_over if name not in ignored)

@@ -227,9 +227,9 @@ class _Nesting:
         return sorted(placed, key=lambda part: part.place)
 
     def _make_module(self, path: str, steps: list[LayerStep]) -> _PlacedPart | None:
-        """Return the steps of a container as one part: a block's module, a chain, a single layer, or another
-        call of a module. None if they read or give several values, if only parts of the container are called
-        elsewhere, or if they are neither a block nor a chain.
+        """Return the steps inside a container, such as those of `layer1/0`, as one part, still without a
+        name: a module of them, or where they repeat the layers of another container, a call of its module.
+        None if they read or give several values, or make no module.
         """
         within = {step.path for step in steps}
         sources = {source for step in steps for source in step.inputs} - within
@@ -237,33 +237,38 @@ class _Nesting:
         if len(sources) != 1 or len(outputs) != 1:
             return None
         source, output = *sources, *outputs
-        place = min(self.places[inner] for inner in within)
         called = self._called_container(path, steps)
-        if called is None:
+        content: Layer | Body | Reuse | None = None
+        if called == path:
+            content = self._module_content(path, steps, source, outputs)
+        elif called is not None and self._make_module(called, self.inside[called]) is not None:
+            content = Reuse(called)
+        if content is None:
             return None
-        # The container is another call of that module, which has to be one.
-        if called != path:
-            first = self._make_module(called, self.inside[called])
-            return first and _PlacedPart("", path, Reuse(called), (source,), output, place)
+        place = min(self.places[inner] for inner in within)
+        return _PlacedPart("", path, content, (source,), output, place)
+
+    def _module_content(
+        self, path: str, steps: list[LayerStep], source: str, outputs: list[str]
+    ) -> Layer | Body | Reuse | None:
+        """Return a container's steps as the recipe's block or as a chain, or the layer itself where they are
+        one without tensors, which needs no module around it. None if they are neither block nor chain.
+        """
         body = self.body(f"{path}/", steps, source, outputs)
         scope = self.scopes.get(path)
-        chain = _is_chain(body, self.language)
-        row = _is_row(body, self.language)
-        if scope is not None and not row and not (chain and scope.block in self.single):
-            body = replace(body, block=scope.block, arguments=scope.arguments)
-        elif not chain:
+        is_chain = _is_chain(body, self.language)
+        is_chain_alone = _is_row(body, self.language) or (
+            is_chain and scope is not None and scope.block in self.single
+        )
+        if scope is not None and not is_chain_alone:
+            return replace(body, block=scope.block, arguments=scope.arguments)
+        if not is_chain:
             return None
-        # A chain of one layer without tensors needs no module around it.
-        elif len(body.parts) == 1 and self._has_no_tensors(body.parts[0].content):
-            part = body.parts[0]
-            return _PlacedPart("", path, part.content, (source,), output, place)
-        else:
-            body = (
-                replace(body, row=True)
-                if self.language.rows and _is_numbered(body.parts)
-                else _with_rows(body, self.language)
-            )
-        return _PlacedPart("", path, body, (source,), output, place)
+        if len(body.parts) == 1 and self._has_no_tensors(body.parts[0].content):
+            return body.parts[0].content
+        if self.language.rows and _is_numbered(body.parts):
+            return replace(body, row=True)
+        return _with_rows(body, self.language)
 
     def _has_no_tensors(self, content: Layer | Body | Reuse) -> bool:
         """Say whether the names of a part's tensors are the same with and without a module around it."""

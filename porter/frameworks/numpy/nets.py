@@ -334,7 +334,7 @@ class NetDestination(ABC, Generic[M]):
                 where=folder / self.NET_FILE,
                 next="convert again",
             )
-        return _to_canonical(net, stored)
+        return _port_tensors_of(net, stored)
 
 
 def _arrays_by_name(net: Maker, tensors: Tensors, kind: np.dtype[Any]) -> dict[str, Array]:
@@ -363,10 +363,11 @@ def _array_of(array: NetArray, tensors: Tensors) -> Array:
     )
 
 
-def _to_canonical(net: Maker, stored: NamedArrays) -> OwnTensors:
-    """Return the port's tensors from those of a net's file, by path and role; a layer that is called several
-    times has those of its first call. Raise MappingError where a tensor is missing or has another shape, and
-    where constants or the zeros around a kernel are not those that porter writes.
+def _port_tensors_of(net: Maker, stored: NamedArrays) -> OwnTensors:
+    """Return the port's tensors, by path and role, out of the arrays `stored` in the net's file: without the
+    constants that porter adds and the zeros that it puts around a kernel. A layer that is called several
+    times has the tensors of its first call. Raise MappingError where an array is missing or has another
+    shape, and where those constants or zeros are not what porter writes.
     """
     tensors = dict[str, dict[str, Array]]()
     for name, array_of_net in net.contents.items():

@@ -496,12 +496,12 @@ class _Builder:
             layer.finalize_state()
 
     def _variables_to_fill(self, layer: Any, named: NamedCall) -> Iterator[tuple[Any, str, str]]:
-        """Yield each of a layer's variables with its name and porter's name for it in the file. A .keras file
-        has them in order (keras/src/layers/layer.py, `save_own_variables`), so that a wrong name of porter's
-        is not the reference's.
+        """Yield each of a layer's variables with two names: Keras's, which says its shape, and porter's for
+        its tensor in the file, such as `kernel` and `kernel`. A .keras file has a layer's tensors in the
+        order of its variables (keras/src/layers/layer.py, `save_own_variables`). They are taken by that
+        order, so that where porter names one wrongly, the reference still has the right one.
         """
         variables = [*layer._trainable_variables, *layer._non_trainable_variables]
-        # As many as in the file: by their order.
         if self._checkpoint.format == "keras" and 0 < len(variables) == len(named.tensors):
             yield from (
                 (each, each.name, variable_of_file)
