@@ -14,7 +14,6 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from porter.base.commands import CONVERT
 from porter.base.errors import NotInstalled
 from porter.base.options import JSON, OUT, OVERWRITE
 from porter.base.package import install
@@ -26,7 +25,7 @@ _MOST_ATTEMPTS = 3
 _THREADS = "OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"
 """The environment variables that say how many threads the libraries that compute have."""
 _REFUSALS = 1, 2
-"""The statuses of `porter convert` that give a reason; a fault of porter's own has another."""
+"""The statuses of a program that gives a reason, as `porter convert` does; a fault of its own has another."""
 _BETWEEN_LOOKS = 0.1
 _LAST_LETTERS = 300
 _PER_GB = 1e9
@@ -54,7 +53,9 @@ class JobRunner:
     Attributes:
         folder: of the batch.
         cwd: where the paths of the list begin.
-        program: what runs `porter` and ends with this process (porter.cli.supervised).
+        program: the words before those of a job, such as `porter convert` with an interpreter that runs it.
+            The program takes `--out`, `--overwrite` and `--json` too, prints one JSON object, and ends with
+            this process (porter.cli.supervised).
         threads: for each of the libraries that compute, unless the environment says so; None leaves it to
             them.
     """
@@ -92,7 +93,7 @@ class JobRunner:
         logs = self.folder / LOGS
         out = self.folder / PORTS / job.name
         usual = (*OUT.words(out), *OVERWRITE.words(True), *JSON.words(True))
-        command = [*self.program, CONVERT.name, *job.words, *usual]
+        command = [*self.program, *job.words, *usual]
         begun = time.monotonic()
         with (
             (logs / f"{job.name}.json").open("w+", encoding="utf-8") as printed,

@@ -38,7 +38,7 @@ class Job:
         subject: a variant, a file or a folder.
         source: the zoo or the framework after `--from`; None for a file.
         to: the destination.
-        words: what is typed behind `porter convert`, without `--out`.
+        words: what is typed behind the program, usually `porter convert`, without `--out`.
         digest: what changes where these words do, or a file that they name.
     """
 

@@ -36,12 +36,13 @@ class JobResult:
     Attributes:
         name, subject, source, to: see porter.batch.jobs.Job.
         digest: of the job as it was run.
-        state: `done` where the port stands, `refused` where porter gives a reason, `failed` where the process
-            was killed or took too much time or memory, `waiting` where it has not run.
+        state: `done` where the port stands, or the program ended well without one; `refused` where porter
+            gives a reason, `failed` where the process was killed or took too much time or memory, `waiting`
+            where it has not run.
         check: what became of the check, as `porter convert --json` says.
         distance: the largest relative L2 distance of a node in the number type that decides.
         limit: of that distance.
-        port: the folder, from that of the batch.
+        port: the folder, from that of the batch; None where there is none.
         code, message: of the refusal, or what ended the process.
         seconds: how long the last attempt took.
         peak: the most bytes of memory that it was seen to have; None where nobody measured.
@@ -78,12 +79,14 @@ class JobResult:
 
     @classmethod
     def of_record(cls, job: Job, record: Mapping[str, Any], **known: Any) -> JobResult:
-        """Return the result of a job whose port stands, from what `porter convert --json` prints."""
-        parity = record["parity"] or {}
+        """Return the result of a job that is done, from what its program prints: that of
+        `porter convert --json`, or less of it.
+        """
+        parity = record.get("parity") or {}
         distances = [node["rel_l2"] for node in parity.get("nodes", ())]
-        facts = {name: record[name] for name in ("check", "architecture", "variant", "zoo", "classes")}
+        facts = {name: record.get(name) for name in ("check", "architecture", "variant", "zoo", "classes")}
         worst = max(distances, default=None)
-        where = f"{PORTS}/{job.name}"
+        where = f"{PORTS}/{job.name}" if "port" in record else None
         return cls.of(job, "done", distance=worst, limit=parity.get("limit"), port=where, **facts, **known)
 
     @property
@@ -120,7 +123,7 @@ def read_result(folder: Path, job: Job) -> JobResult:
         result = JobResult(**stated)
     except (OSError, ValueError, TypeError):  # it is not there, or of another porter
         return waiting
-    stands = result.state != "done" or (folder / PORTS / job.name / "port.json").is_file()
+    stands = result.port is None or (folder / result.port / "port.json").is_file()
     return result if result.digest == job.digest and stands else waiting
 
 

@@ -99,7 +99,9 @@ def batch(given: GivenArguments, as_json: bool) -> None:
     """Make the ports of a list, print what became of them, and end with status 1 if some do not stand."""
     from porter.batch.batch import batch
 
-    made = batch(commands.BatchOptions(**given), (sys.executable, "-m", "porter.cli.supervised"))
+    made = batch(
+        commands.BatchOptions(**given), (sys.executable, "-m", "porter.cli.supervised", commands.CONVERT.name)
+    )
     show(made.record() if as_json else printing.batch(made))
     if not made.ok:
         raise typer.Exit(1)

@@ -1,4 +1,5 @@
-"""The `porter` command as a batch runs it (porter.batch): it ends with the process that began it.
+"""The `porter` command as a batch runs it (porter.batch): it ends with the process that began it, as every
+program of a batch has to.
 
 A batch may be killed at any moment, and what it began would go on and write where the next batch does. So
 this process watches its standard input, a pipe that nobody writes to: its other end closes with the batch.
@@ -15,13 +16,17 @@ from porter.cli.app import main
 
 
 def end_with_parent() -> None:
-    """Wait for the end of standard input, then kill this process and those that it began."""
+    """Begin to wait for the end of standard input, which kills this process and those that it began."""
+    threading.Thread(target=_wait_for_end, daemon=True).start()
+
+
+def _wait_for_end() -> None:
     while os.read(0, 1):  # sys.stdin's lock would be missed by Python as it ends
         pass
     os.killpg(0, signal.SIGKILL)
 
 
 if __name__ == "__main__":
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    end_with_parent()
     sys.argv[0] = "porter"
     main()

@@ -25,7 +25,7 @@ from tests.support.fixtures import Cli
 STANDIN = """
 import json, os, pathlib, signal, sys, time
 out = pathlib.Path(sys.argv[sys.argv.index("--out") + 1])
-what = sys.argv[2].partition(".")[0]
+what = sys.argv[1].partition(".")[0]
 with open(f"{out.parent.parent}/begun.txt", "a") as log:
     print(out.name, file=log)
 begun = pathlib.Path(f"{out.parent.parent}/begun.txt").read_text().split().count(out.name)
@@ -47,10 +47,12 @@ if what == "killed" or (what == "unlucky" and begun < 3):
 if what == "large":
     held = bytearray(300_000_000)
     time.sleep(60)
-out.mkdir(exist_ok=True)
-(out / "port.json").write_text("{}")
+if what != "portless":
+    out.mkdir(exist_ok=True)
+    (out / "port.json").write_text("{}")
 facts = dict.fromkeys(("architecture", "variant", "zoo", "classes"))
-print(json.dumps({"parity": {"nodes": [{"rel_l2": 1e-15}], "limit": 1e-10}, "check": "passed", **facts}))
+facts |= {"parity": {"nodes": [{"rel_l2": 1e-15}], "limit": 1e-10}, "check": "passed", "port": str(out)}
+print(json.dumps({} if what == "portless" else facts))
 if what == "late":
     sys.stdout.flush()
     os.kill(os.getpid(), signal.SIGKILL)
@@ -98,6 +100,13 @@ def test_what_has_ended_is_not_made_again(tmp_path: Path) -> None:
     (tmp_path / "out" / "ports" / "good.onnx-torch" / "port.json").unlink()
     made(tmp_path, subjects)
     assert begun(tmp_path).count("good.onnx-torch") == 2 and begun(tmp_path).count("other.onnx-torch") == 1
+
+
+def test_a_program_that_makes_no_port_is_done_too(tmp_path: Path) -> None:
+    (first,) = made(tmp_path, ["portless.onnx"]).results
+    assert (first.state, first.port, first.check, first.distance) == ("done", None, None, None)
+    again = made(tmp_path, ["portless.onnx"])
+    assert again.skipped == 1 and again.results == (first,) and len(begun(tmp_path)) == 1
 
 
 def test_what_a_missing_package_or_a_fault_of_porters_ended_is_made_again(tmp_path: Path) -> None:
