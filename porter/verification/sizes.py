@@ -87,7 +87,7 @@ def check_sizes(
     # The native size is compared in float64 only where it costs no more.
     exact = small if native_is_larger else tuple(dict.fromkeys((*small, native)))
     larger = native[0] + 1, native[1] + 2
-    if {*exact} == {native} and _takes_size(plan.graph, larger) and source.takes(larger):
+    if {*exact} == {native} and takes_size(plan.graph, larger) and source.takes(larger):
         # Where the port's graph fixes the size of a map, the source may compute it from that of the image.
         exact += (larger,) if _runs(source, plan.graph, larger) else ()
     return Sizes(exact, (native,) if "float64" in dtypes else tuple(dict.fromkeys((native, *exact))))
@@ -162,11 +162,11 @@ def small_sizes(graph: Graph, native: Pair) -> tuple[Pair, ...]:
     count = max(len(rows), len(columns)) if rows and columns else 0
     # the next column: a size with the native remainders along its rows has others along its columns
     pairs = ((rows[at % len(rows)], columns[(at + 1) % len(columns)]) for at in range(count))
-    small = tuple(size for size in dict.fromkeys(pairs) if _takes_size(graph, size))
+    small = tuple(size for size in dict.fromkeys(pairs) if takes_size(graph, size))
     if any(down != across for down, across in small):
         return small
     oblong = ((down, across + _period(graph, 1)) for down, across in small)
-    return tuple(filter(partial(_takes_size, graph), oblong)) or small
+    return tuple(filter(partial(takes_size, graph), oblong)) or small
 
 
 def meet_every_remainder(graph: Graph, sizes: Sequence[Pair]) -> bool:
@@ -201,7 +201,7 @@ def _repeats_cells(op: Resize) -> bool:
     return bool(op.scale) and all(float(scale).is_integer() for scale in op.scale)
 
 
-def _takes_size(graph: Graph, size: Pair) -> bool:
+def takes_size(graph: Graph, size: Pair) -> bool:
     """Return whether a graph takes rows and columns together. That it takes each of them alone is not enough
     where axes are mixed: the cells of one row may be added to as many channels.
     """

@@ -101,7 +101,8 @@ def zoos_source(
     recipe = find_recipe(variant, recipes)
     opened = open_source(find(weights), member=recipe.member(variant, zoo))
     reference = reference_of(opened)
-    own_graph = "the file's own graph" if recipe.zoo(zoo, variant).framework == "caffe" else None
+    has_graph = recipe.zoo(zoo, variant).framework in ("caffe", "mxnet")
+    own_graph = "the file's own graph" if has_graph else None
     assert reference is not None and (
         zoo in OWN_CODE
         or (recipe.architecture, zoo) in LINEN
