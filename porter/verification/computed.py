@@ -1,5 +1,8 @@
-"""Ports with computed numbers: computed from the source's numbers in float64, and rounded once when they were
-stored.
+"""The numbers that a port stores: each is the source's, bit for bit, or was computed from the source's in
+float64 and rounded once when it was stored.
+
+A comparison of values shows which number stands where, and shows a number itself to 1e-10 of what its channel
+gives; a smaller mistake, such as the last bit of a small one, shows in the bits only.
 
 Rounding can change the logits of a deep network more than a fault in the computation does (measured on
 calibrated random weights: 1e-6 to 2e-6 at float32). So the two are proved separately. The numbers before
@@ -36,17 +39,30 @@ def unrounded_tensors(port: StoredPort, graph: Graph, tensors: Tensors) -> OwnTe
     exact = absorb_biases(exact, record.absorbed)
     if record.framework in CONVERTED:  # the file is compared as it is
         return {path: dict(roles) for path, roles in {**exact, **port.tensors()}.items()}
+    return expect_numbers(port, exact)
+
+
+def expect_numbers(port: StoredPort, exact: Tensors) -> OwnTensors:
+    """Expect that a port stores the numbers of `exact`, each rounded once to the port's type, and return them
+    as they are before that.
+
+    Args:
+        exact: by the port's paths. A tensor that is only in the port fills a place of the destination, and is
+            returned as it is stored.
+
+    Raises:
+        CheckFailed: a stored number is another one.
+    """
     unrounded: OwnTensors = {}
     for path, roles in port.tensors().items():
-        # A tensor that is only in the port fills a place of the destination: there is nothing to compute.
         unrounded[path] = {role: exact.get(path, {}).get(role, stored) for role, stored in roles.items()}
         for role, stored in roles.items():
-            wanted = cast(unrounded[path][role], record.dtype, f"{path}:{role}", allow_overflow=True)
+            wanted = cast(unrounded[path][role], port.record.dtype, f"{path}:{role}", allow_overflow=True)
             if not np.array_equal(wanted, stored, equal_nan=stored.dtype.kind == "f"):
                 raise CheckFailed(
-                    f"expected the source's value, computed and rounded once to {record.dtype}, got "
-                    "another number",
+                    f"expected the source's numbers, rounded once to {port.record.dtype}, got others",
                     where=f"{path}:{role}",
+                    next="convert again",
                 )
     return unrounded
 

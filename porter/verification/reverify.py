@@ -26,7 +26,7 @@ from porter.source.in_memory import parse_weights
 from porter.source.opened import Opened
 from porter.source.reopening import reopen_source
 from porter.verification.check import CHECKED_DTYPES, Check
-from porter.verification.computed import unrounded_tensors, with_port_paths
+from porter.verification.computed import expect_numbers, unrounded_tensors, with_port_paths
 from porter.verification.inputs import make_images
 from porter.verification.itself import compare_with_saved_graph, half_precision_loss
 from porter.verification.loss import INPUTS, with_loss
@@ -156,7 +156,8 @@ def check_against(
     check: Check, opened: Opened, given: ReferenceName | None = None, size: Size = ANY
 ) -> tuple[Verdict, tuple[str, ...]]:
     """Compare a port with the file's own graph or the zoo's implementation, and with the user's own
-    reference, if one is `given`.
+    reference, if one is `given`; then its stored numbers with the source's, bit for bit, unless the user
+    sets a tolerance.
 
     If none can run, the port is compared with porter's own build in the source's framework. If the port has
     training pads, this proves a build with the shipped pads, and the port is compared with that build with
@@ -172,8 +173,21 @@ def check_against(
         NotInstalled, CannotRun: no reference can run here, and porter's own build in the source's framework
             is the port itself; or the reference that is given cannot run.
         Contradiction: what porter reads of the source differs from itself.
+        CheckFailed: the same function to the limit, but a stored number is not the source's.
     """
-    port, (rows, columns), given = check.port, size, given or model_itself(opened)
+    verdict, warnings = _compare_with_references(check, opened, given or model_itself(opened), size)
+    record = check.port.record
+    # Values come first, because they name the layer; computed numbers were held before they were run.
+    if verdict.ok and not (record.computed or record.quantize or check.tensors or check.tolerance):
+        expect_numbers(check.port, opened.tensors)
+    return verdict, warnings
+
+
+def _compare_with_references(
+    check: Check, opened: Opened, given: ReferenceName | None, size: Size
+) -> tuple[Verdict, tuple[str, ...]]:
+    """Compare a port's values as `check_against` says."""
+    port, (rows, columns) = check.port, size
     record = port.record
     native = record.input.native_size if rows is None or columns is None else (rows, columns)
     # Computed numbers are compared with the source's numbers as they are, not with rounded ones.

@@ -8,6 +8,7 @@ import importlib
 import json
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from hashlib import sha256
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -487,3 +488,27 @@ def test_a_port_that_gives_another_value_than_its_source_is_refused(tmp_path: Pa
     record.write_text(json.dumps(stated))
     with pytest.raises(CheckFailed, match="and its source"):
         porter.verify(tmp_path / "port", weights=file)
+
+
+@pytest.mark.usefixtures("one_recipe")
+def test_the_last_bit_of_a_small_number_is_compared(tmp_path: Path) -> None:
+    """No value shows it: a number is 1e-6 of the others, and its last bit 1e-7 of it."""
+    safetensors = pytest.importorskip("safetensors.numpy")
+    conv = nn.Conv2d(3, 4, 3)
+    with torch.no_grad():
+        conv.weight[0, 0, 0, 0] = 1e-6
+    file, folder = tmp_path / "net.pt2", tmp_path / "port"
+    torch.export.save(torch.export.export(nn.Sequential(conv).eval(), (torch.zeros(1, 3, *SIZE),)), file)
+    porter.convert(file, to="torch", out=folder, check=False)
+    assert porter.verify(folder, weights=file).ok
+    tensors = safetensors.load_file(folder / "model.safetensors")
+    (kernel,) = (array for array in tensors.values() if array.ndim == 4)
+    kernel[0, 0, 0, 0] = np.nextafter(kernel[0, 0, 0, 0], kernel.dtype.type(1))
+    safetensors.save_file(tensors, folder / "model.safetensors")
+    record = json.loads((folder / "port.json").read_text())
+    record["model"]["model.safetensors"] = sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    (folder / "port.json").write_text(json.dumps(record))
+    with pytest.raises(CheckFailed, match="numbers, rounded once") as refused:
+        porter.verify(folder, weights=file)
+    assert refused.value.where is not None and refused.value.where.endswith(":kernel")
+    assert porter.verify(folder, weights=file, tolerance=1e-6).ok
