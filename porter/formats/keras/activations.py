@@ -138,4 +138,5 @@ def apply_activation(layer: KerasLayer, x: Tensor) -> Tensor:
         raise Unsupported(f"with activation '{layer.op:.60}'")
     if isinstance(form, ops.Softmax | ops.LogSoftmax):
         return x.softmax(*axes_in(layer, x), op=form)
+    # An op with attributes is made from the layer's arguments.
     return x.apply_elementwise(form if isinstance(form, Op) else form(layer))

@@ -54,10 +54,11 @@ def variable_in(layer: str, variable: str) -> str:
 
 
 def stored_array(layer: KerasLayer) -> tuple[str, Array] | None:
-    """Return the kernel of an EinsumDense that multiplies each number by one of its own, with the axes of its
-    input: its name, and its content, with one cell along the batch and the axes that it is repeated along.
-    Return None for another layer. It multiplies so where the result has the input's axes, and the kernel some
-    of them in the same order.
+    """Return the kernel of an EinsumDense that only multiplies each number by one of its own, as an array
+    that broadcasts against the input: its tensor's name and its content. Return None for another layer.
+
+    For instance `bijc,jc->bijc` multiplies each row i by a kernel J×C, which is given as 1×1×J×C. The result
+    has the input's axes there, and the kernel some of them in the same order.
     """
     if layer.op != "EinsumDense" or "kernel" not in layer.tensors or "bias" in layer.tensors:
         return None
@@ -77,7 +78,8 @@ def read_einsum(layer: KerasLayer, x: Tensor) -> Tensor:
     over some axes.
     """
     if (stored := stored_array(layer)) is not None:
-        return x * x.scope.tensor((stored[0], 0))
+        name, _ = stored
+        return x * x.scope.tensor((name, 0))
     kernel = layer.stored("kernel")
     bias_axes = layer.arguments.get("bias_axes")
     description = f"by '{layer.arguments.get('equation')!s:.40}'"
@@ -104,7 +106,7 @@ def read_attention(layer: KerasLayer, *values: Tensor) -> Tensor:
     _expect_plain(layer)
     if not 1 < len(values) == len(layer.operands) < 4:
         raise Unsupported("with other inputs")
-    query, value, key = (*values, values[1])[:3]
+    query, value, key = (*values, values[1])[:3]  # of two values, the second is the key too
     rank = query.rank
     attended = _attended_axes(layer, rank)
     if {each.rank for each in (query, value, key)} != {rank}:
@@ -168,7 +170,7 @@ def read_plain_attention(layer: KerasLayer, *values: Tensor) -> Tensor:
     _expect_plain(layer)
     if layer.arguments.get("score_mode", "dot") != "dot" or not 1 < len(values) < 4:
         raise Unsupported(f"by sums, or of {len(values)} values")
-    query, value, key = (*values, values[-1])[:3]
+    query, value, key = (*values, values[-1])[:3]  # of two values, the second is the key too
     return attention(query, key, value, AttentionScores(scale=1.0))
 
 
@@ -189,13 +191,14 @@ def read_dot(layer: KerasLayer, *values: Tensor) -> Tensor:
             divide_by_norm(each, 2, [1], least_norm) if is_normalised else each for each in values
         )
         return (first * second).sum([1], True)
-    # `n` is the batch, and `k` will be the axis that is summed over.
+    # `n` is the batch, and `k` becomes the axis that is summed over: two values of three axes with `axes` of
+    # 2 and 1 give nAk,nkE->nAE.
     sides = ["nABC"[: ranks[0]], "nDEF"[: ranks[1]]]
     for side, axis in enumerate(axes):
         sides[side] = sides[side].replace(Items(sides[side])[axis], "k")
+    first_axes, second_axes = (letters.replace("k", "") for letters in sides)
     # The second value's first letter is the batch, which the result has once.
-    equation = f"{','.join(sides)}->{sides[0].replace('k', '')}{sides[1][1:].replace('k', '')}"
-    return einsum(equation, *values)
+    return einsum(f"{','.join(sides)}->{first_axes}{second_axes[1:]}", *values)
 
 
 def read_cosine(layer: KerasLayer, *values: Tensor) -> Tensor:

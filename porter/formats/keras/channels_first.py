@@ -71,11 +71,12 @@ class _OrderMatters(Exception):
 
 
 def read_calls(text: str | bytes, where: str) -> Flow | None:
-    """Return the flow that `read_flow` returns, the list of a model's layer calls, with channels last: a
-    model whose maps all have channels first is turned to channels last, if porter knows that of each of its
-    layers; its Flatten reads the map in the order in which it was, by a Permute. In other models each layer
-    with channels first has Permutes around it. A model that ran on Theano has Theano's pads. Return None
-    where `read_flow` does.
+    """Return the list of a model's layer calls as `read_flow` reads it, with channels last. Return None where
+    `read_flow` does.
+
+    A model whose maps all have channels first is turned to channels last as a whole, if porter knows for each
+    of its layers how; its Flatten reads the map in the order in which it was, by a Permute. In other models
+    each layer with channels first has Permutes around it. A model that ran on Theano has Theano's pads.
 
     Raises:
         FileError: as `read_flow`.
@@ -142,6 +143,7 @@ def _with_permutes(flow: Flow, image_first: bool) -> Flow:
     Args:
         image_first: whether the image has its channels first too.
     """
+    # `places` has the new place of each call by its old one.
     calls, places, shape = list[LayerCall](), {SOURCE.call: SOURCE.call}, flow.shape
     if image_first:
         batch, channels, *cells = shape
@@ -159,17 +161,19 @@ def _with_permutes(flow: Flow, image_first: bool) -> Flow:
         inbound = with_places(call.inbound, places)
         settings = call.arguments
         values = results_in(inbound)
-        order = _ORDERS.get(call.kind) if settings.get("data_format") == CHANNELS_FIRST and values else None
-        if order is None:
+        has_channels_first = settings.get("data_format") == CHANNELS_FIRST
+        orders = _ORDERS.get(call.kind) if has_channels_first and values else None
+        if orders is None:
             add(call, "", call.kind, settings, inbound)
         else:
-            last, first = order
-            value = add(call, CHANNELS_LAST, "Permute", {"dims": last}, Inbound((values[0],), {}))
-            plain = {"activation": None} if "activation" in settings else {}
-            value = add(call, "", call.kind, {**settings, "data_format": CHANNELS_LAST, **plain}, value)
+            order_last, order_first = orders
+            value = add(call, CHANNELS_LAST, "Permute", {"dims": order_last}, Inbound((values[0],), {}))
+            without_activation = {"activation": None} if "activation" in settings else {}
+            settings_last = {**settings, "data_format": CHANNELS_LAST, **without_activation}
+            value = add(call, "", call.kind, settings_last, value)
             # A global pool that keeps no axes of size 1 gives features, which have no order.
             if not call.kind.startswith("Global") or settings.get("keepdims"):
-                value = add(call, CHANNELS_FIRST, "Permute", {"dims": first}, value)
+                value = add(call, CHANNELS_FIRST, "Permute", {"dims": order_first}, value)
             if settings.get("activation") not in (None, "linear"):
                 add(call, ACTIVATION, "Activation", {"activation": settings["activation"]}, value)
         places[index] = len(calls) - 1

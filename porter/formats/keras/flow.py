@@ -119,18 +119,27 @@ def read_flow(text: str | bytes, where: str) -> Flow | None:
         if not _is_model(model):
             return None
         calls = _CallRecorder()
-        further = _shapes_by_input(model)
+        shapes = _shapes_by_input(model)
         # The image is the first input of four axes, or just the first input; each other one becomes a call.
-        image = next((name for name, shape in further.items() if len(shape) == 4), next(iter(further)))
-        inputs = [SOURCE if name == image else calls.add(_input_layer((name,), 0)) for name in further]
-        first = further.pop(image)
+        maps = [name for name, shape in shapes.items() if len(shape) == 4]
+        image = maps[0] if maps else next(iter(shapes))
+        inputs = [SOURCE if name == image else calls.add(_input_layer((name,), 0)) for name in shapes]
+        image_shape = shapes.pop(image)
         outputs, names = _order_outputs(model, _flatten(calls, model, _CallPlace(), inputs))
         version = _version(model, calls.recorded)
         backend = str(model.get(_BACKEND, ""))
         input_type = _input_type(model, image)
         halves = halves_in(model["config"])
         return Flow(
-            tuple(calls.recorded), tuple(outputs), first, version, backend, names, further, input_type, halves
+            tuple(calls.recorded),
+            tuple(outputs),
+            image_shape,
+            version,
+            backend,
+            names,
+            shapes,
+            input_type,
+            halves,
         )
 
 
@@ -378,11 +387,12 @@ def _call(calls: _CallRecorder, layer: JsonObject, position: _CallPlace, inbound
     if is_foreign(layer):
         kind = f"{kind} of {layer.get('module') or 'the user'}"
         arguments = config
-    elif (inner := inner_layer(layer)) is not None and not (
-        kind == "SpectralNormalization" and position.training  # which changes the inner layer's kernel then
-    ):
-        return _call(calls, inner, position.within(layer_name(inner), position.round), inbound)
     else:
+        inner = inner_layer(layer)
+        # In training a SpectralNormalization changes the kernel of its inner layer.
+        changes_inner = kind == "SpectralNormalization" and position.training
+        if inner is not None and not changes_inner:
+            return _call(calls, inner, position.within(layer_name(inner), position.round), inbound)
         kind, arguments = modern(kind, config)
         if isinstance(layer.get("module"), str):  # of Keras's own, which may leave out what has a default
             arguments = {**DEFAULTS.get(kind, {}), **arguments}

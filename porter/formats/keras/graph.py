@@ -202,13 +202,13 @@ class _Model:
         names_before = {named.name: before_activation(named) for named in calls}
         layers = dict[str, KerasLayer]()
         stored = _StoredArrays({}, set())
-        # The names of what depends on the image; all other values are constants.
+        # The names of the nodes that depend on the image; all other values are constants.
         live = {_IMAGE[0], *(named.name for named in calls), *map(fused_name, calls)}
         flow = Dataflow(
             layers,
             live,
             Arrays(stored.arrays),
-            lambda layer: "",
+            lambda layer: "",  # no patterns are searched in a Keras model
             budget=most_bytes(sum(array.nbytes for array in self.tensors.values())),
             tensors_of=lambda layer: layer.tensors,
         )
@@ -220,9 +220,8 @@ class _Model:
             return None if source[1] else names_before.get(source[0], source[0])
 
         walk = begin(flow, image, stored.arrays, tap, further)
-        arrays = self._add_layers(walk, layers, stored)
         # A layer that is nothing but a stored array does not depend on the image.
-        live -= arrays
+        live -= self._add_layers(walk, layers, stored)
         read_nodes(walk, lambda op: self._read, moves_are_nodes=True)
         graph = walk.finish(walk.output_values(ends), ends)
         used_names = {tensor.name for node in graph.nodes for tensor in node.tensors.values()}
@@ -233,7 +232,8 @@ class _Model:
         """Add the layers of all calls to `layers` and their arrays to `stored`, and return the names of those
         that are stored arrays and nothing else.
         """
-        values, arrays = {SOURCE.call: _IMAGE}, set[str]()
+        # `values` has the value that each call gives, by the call's place in the flow.
+        values, array_layers = {SOURCE.call: _IMAGE}, set[str]()
         for index, named in enumerate(self.calls):
             for layer in _layers_of(named, values, self.tensors, self.flow.keras):
                 if layer.name in layers:
@@ -251,9 +251,9 @@ class _Model:
                 if (array := stored.array_name(layer)) is not None:
                     # What reads the layer reads the array.
                     values[index] = array, 0
-                    arrays.add(layer.name)
+                    array_layers.add(layer.name)
                     break
-        return arrays
+        return array_layers
 
     def _read(self, walk: Walk, layer: KerasLayer) -> Outputs:
         """Return what a layer gives. Damage in its config becomes a FileError, and Unsupported where a value
@@ -300,10 +300,12 @@ class _StoredArrays:
         if layer.op == "ones_like" or (layer.op == "repeat" and layer.source in self.ones):
             self.ones.add((layer.name, 0))
         constants = layer.constants
-        if layer.op == "negative" and layer.source[0] in self.arrays:
-            constants = {layer.name: np.negative(self.arrays[layer.source[0]])}
-        array = stored_array(layer)
-        added = {**constants, **dict([array] if array is not None else [])}
+        if layer.op == "negative" and (operand := layer.source[0]) in self.arrays:
+            constants = {layer.name: np.negative(self.arrays[operand])}
+        added = {**constants}
+        if (array := stored_array(layer)) is not None:
+            name, content = array
+            added[name] = content
         self.arrays |= added
         return constants, list(added)
 
@@ -407,6 +409,7 @@ def _take_operand(operand: Any, values: Mapping[int, NodeOutput], hold: Callable
     if isinstance(operand, Result):
         return Taken(_reference(operand, values))
     array = numbers_in(operand) if isinstance(operand, list) else None
+    # One of several axes has more numbers than its last axis.
     if array is not None and array.size > min(array.shape[-1], MOST_CONSTANTS):
         return Taken(hold(array))
     if isinstance(operand, tuple):
@@ -436,8 +439,12 @@ def name_calls(flow: Flow, tensors: NamedArrays) -> list[NamedCall]:
 
 
 def _attention_tensors(call: LayerCall, by_layer: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Return the variables of the layers in a MultiHeadAttention; none for another layer. Their names show
-    that they are in it where others have them too.
+    """Return the variables of the layers in a MultiHeadAttention, such as `query/kernel`, with the names of
+    their tensors; none for another layer.
+
+    Args:
+        by_layer: the file's tensors by layer and variable. The layers in it may have the names of others,
+            and then stand under its path or its name.
     """
     tensors: dict[str, str] = {}
     for part, names in PARTS.items() if call.kind == "MultiHeadAttention" else ():
@@ -475,4 +482,6 @@ def before_activation(named: NamedCall) -> str:
 def fused_name(named: NamedCall) -> str:
     """Return the name of the node for a layer's `activation` argument, such as `dense:softmax`."""
     activation = named.call.arguments.get("activation")
-    return f"{named.name}:{activation.rpartition('.')[2] if isinstance(activation, str) else 'activation'}"
+    # A user's own is an object, and a name may have a module before it.
+    name = activation.rpartition(".")[2] if isinstance(activation, str) else "activation"
+    return f"{named.name}:{name}"

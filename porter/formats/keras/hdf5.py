@@ -131,7 +131,8 @@ def recognise_layout(file: Hdf5) -> str:
         or has_attribute(root, "layer_names0")
     ):
         return "keras-h5"
-    # A subclassed model's layers are at the root, under the names of its attributes.
+    # A subclassed model's layers are at the root, under the names of its attributes; a group that is a layer
+    # holds its variables in `vars`.
     items = (file.object_at(address) for address in root.object.links.values() if address is not None)
     has_layers_at_root = any("vars" in item.links for item in items)
     if has_layers_at_root or any(has_child(root, name) for name in CONTAINERS):
@@ -212,8 +213,8 @@ def _expect_child(kind: str, file: Hdf5, group: Hdf5Node, name: str) -> Hdf5Node
 def walk_groups(
     file: Hdf5, group: Hdf5Node, skip: Collection[str] = ()
 ) -> Iterator[tuple[tuple[str, ...], Hdf5Node]]:
-    """Yield every group below `group` with its path, parents first. Groups with a name in `skip` are left
-    out, unless a container holds them.
+    """Yield `group` and every group below it, each with its path from there, such as `("layers", "conv2d",
+    "vars")`, parents first. Groups with a name in `skip` are left out, unless a container holds them.
 
     Raises:
         FileError: a link is not a hard link, a group is inside itself, or groups are nested too deep.

@@ -92,6 +92,7 @@ class Hdf5Bytes:
         superblock that is not h5py's default.
         """
         self._expect_signature(0, _MAGIC)
+        # The places of these fields in a superblock of version 0, whose addresses and lengths have 8 bytes.
         base, _, end, _, _, header = self._unpack("<6Q", 24)
         version, sizes_of_addresses = self._slice(8, 1), self._slice(13, 2)
         if version + sizes_of_addresses != b"\0\x08\x08" or base:
@@ -126,7 +127,7 @@ class Hdf5Bytes:
         version, _, count, _, length = self._unpack("<BBHII", address)
         if version != 1:
             raise UnknownPart("headers of later versions")
-        blocks = [(address + 16, length)]
+        blocks = [(address + 16, length)]  # 12 bytes for these fields, filled up to 16
         while blocks and count:
             position, length = blocks.pop(0)
             end = position + length
@@ -249,6 +250,7 @@ class Hdf5Bytes:
         """Return a dataset's values as a place in the file, or with the reason why they cannot be read. Raise
         UnknownPart for values in chunks.
         """
+        # A dataset has one message of each of these kinds.
         (datatype,), (dataspace,), (layout,) = (
             messages.get(kind, []) for kind in (_DATATYPE, _DATASPACE, _LAYOUT)
         )
@@ -289,11 +291,16 @@ def _numpy_type(message: bytes) -> np.dtype[np.generic] | None:
         return storage_type("bfloat16")
     if kind not in (_FIXED_POINT, _FLOAT):
         return None
-    offset, precision, *parts = struct.unpack_from("<HHBBBBI" if kind == _FLOAT else "<HH", message, 8)
+    # A float also states where its exponent and its mantissa are, as `_IEEE_FLOATS` has them.
+    offset, precision, *exponent_and_mantissa = struct.unpack_from(
+        "<HHBBBBI" if kind == _FLOAT else "<HH", message, 8
+    )
     if kind == _FIXED_POINT:
         is_known = size in (1, 2, 4, 8)
     else:
-        is_known = _IEEE_FLOATS.get(size) == (*parts,) and flags & 64 == 0  # 64: VAX's order of bytes
+        is_ieee = _IEEE_FLOATS.get(size) == (*exponent_and_mantissa,)
+        is_known = is_ieee and flags & 64 == 0  # 64: VAX's order of bytes
+    # All bits of its bytes belong to the number.
     if not is_known or (offset, precision) != (0, 8 * size):
         raise UnknownPart("numbers that no processor has")
     is_signed, is_big_endian = flags & 8, flags & 1
@@ -303,8 +310,10 @@ def _numpy_type(message: bytes) -> np.dtype[np.generic] | None:
 
 def _is_boolean(message: bytes) -> bool:
     """Return whether an enumeration has two values of one byte, which are called false and true."""
-    sizes = struct.unpack_from("<H", message, 1) + struct.unpack_from("<I", message, 4)
-    return b"FALSE\0" in message and b"TRUE\0" in message and sizes == (2, 1)
+    (value_count,) = struct.unpack_from("<H", message, 1)
+    (bytes_of_each,) = struct.unpack_from("<I", message, 4)
+    has_names = b"FALSE\0" in message and b"TRUE\0" in message
+    return has_names and (value_count, bytes_of_each) == (2, 1)
 
 
 def _round_up_to_8(size: int) -> int:

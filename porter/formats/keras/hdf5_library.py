@@ -135,8 +135,9 @@ def _texts_of(attribute: Any) -> list[Any] | None:
 
 
 def _values_of(dataset: Any, target: BinaryIO) -> list[Any]:
-    """Return where the values begin, whether they were written to `target`, and the other arguments of
-    porter.formats.keras.hdf5_objects.values_at.
+    """Return what `_build_object` needs of a dataset's values: where they begin, whether they were written to
+    `target`, their shape, HDF5's class of their type, numpy's name of it, and why they are not read. What is
+    not known is None.
     """
     import h5py
     from h5py import h5t
@@ -200,7 +201,7 @@ def main() -> None:
             if address not in described:
                 item = h5o.open(group, name)
                 described[address] = _describe(item, target)
-                links = described[address][0].items()
+                links = described[address][0].items()  # `_describe` gives them first
                 waiting += [(at, item, link.encode(_ANY_BYTES)) for link, at in links if at is not None]
     objects = [[address, *parts] for address, parts in described.items()]
     Path(index).write_text(json.dumps({"root": root, "objects": objects}))

@@ -195,6 +195,7 @@ def read_activation(layer: KerasLayer, x: Tensor) -> Tensor:
         return apply_activation(replace(layer, op=name, arguments={}), x).with_refusal_prefix(
             f"with activation '{name:.60}'"
         )
+    # What is left is a layer of Keras's own, described as the model's layers are, or something of the user's.
     config = argument.get("config") if isinstance(argument, dict) else argument
     if (
         isinstance(argument, dict)

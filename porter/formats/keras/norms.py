@@ -84,7 +84,7 @@ def _trained_tensors(layer: KerasLayer) -> dict[str, Stored]:
 
 
 def _only_axis(layer: KerasLayer, x: Tensor) -> list[int]:
-    """Return the axes that a norm is along, which are one.
+    """Return the only axis that a norm is along, as a list of one.
 
     Raises:
         Unsupported: it is along several.
@@ -144,7 +144,7 @@ def read_normalization(layer: KerasLayer, x: Tensor) -> Tensor:
 def _lay_along(numbers: Float64Array, sizes: tuple[Dim, ...], axes: Collection[int]) -> Float64Array | None:
     """Return numbers for the cells of `axes` in a shape that broadcasts against a tensor of `sizes` without
     its batch; None where the cells are not as many. A single number, and numbers of the last axis, are one
-    row.
+    row: of N×2×3×C, two numbers along axis 1 become 2×1×1, and C numbers along the last axis stay C.
     """
     shape = [size if axis in axes else 1 for axis, size in enumerate(sizes)][1:]
     known = [size for size in shape if isinstance(size, int)]
@@ -160,6 +160,7 @@ def _affine(
     x: Tensor, scale: Float64Array, offset: Float64Array, tensors: Mapping[str, Stored] | None = None
 ) -> Tensor:
     """Return x * scale + offset, by numbers along the last axes."""
+    # One number per channel of a map or of features is one op; other numbers are arrays to multiply and add.
     if x.walk.views.axis_names(x.walk.try_lay_out(x.source)) and scale.ndim == offset.ndim == 1:
         return x.affine(scale, offset, tensors)
     return x * x.scope.constant(scale) + x.scope.constant(offset)

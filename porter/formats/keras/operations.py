@@ -263,7 +263,7 @@ def _pad(layer: KerasLayer, x: Tensor) -> Tensor:
 
 def _get_item(layer: KerasLayer, x: Tensor) -> Tensor:
     """Return x[...] as numpy takes it, where the ellipsis, or the end of the key, stands for all axes that it
-    leaves out.
+    leaves out: of a map, x[..., :3] is x[:, :, :, :3], and x[0] is x[0, :, :, :].
     """
     items = parse_key(layer.operands, layer.arguments)
     sizes = x.sizes
@@ -272,7 +272,8 @@ def _get_item(layer: KerasLayer, x: Tensor) -> Tensor:
     # None adds an axis and takes none of the value's.
     missing = len(sizes) - sum(item is not None and item is not ... for item in items)
     ellipsis = items.index(...) if ... in items else len(items)
-    return x.take([*items[:ellipsis], *[slice(None)] * missing, *items[ellipsis + 1 :]])
+    whole_axes = [slice(None)] * missing
+    return x.take([*items[:ellipsis], *whole_axes, *items[ellipsis + 1 :]])
 
 
 def parse_key(operands: Sequence[Any], settings: Mapping[str, Any]) -> list[Any]:
@@ -353,6 +354,7 @@ def _matmul(layer: KerasLayer, x: Tensor, *further: Tensor) -> Tensor:
     """Return a matrix product of two values, or of a value and a constant on either side. Raise Unsupported
     for transposed operands.
     """
+    # `transpose_a`, `transpose_b`, `adjoint_a` and `adjoint_b`.
     transpositions = [
         bool(layer.arguments.get(f"{way}_{side}")) for way in ("transpose", "adjoint") for side in ("a", "b")
     ]
@@ -361,7 +363,9 @@ def _matmul(layer: KerasLayer, x: Tensor, *further: Tensor) -> Tensor:
     first, second = (_to_tensor(x.scope, operand) for operand in layer.operands)
     if first.is_value and second.is_value:
         return matmul(first, second)
-    return first.dense(Product(second.reference, "IO")) if first.is_value else matmul_stored(first, second)
+    if first.is_value:
+        return first.dense(Product(second.reference, "IO"))
+    return matmul_stored(first, second)
 
 
 def _cast(layer: KerasLayer, x: Tensor) -> Tensor:
@@ -387,9 +391,9 @@ def _rms_norm(layer: KerasLayer, x: Tensor) -> Tensor:
     """Return rms_normalization without a scale, which a model's layer has."""
     if len(layer.operands) > 1 or layer.arguments.get("scale") is not None:
         raise Unsupported("with a scale")
-    epsilon = layer.arguments.get("epsilon")
-    least = _EPSILON if epsilon is None else number(epsilon)
-    return x.apply_along(axes_in(layer, x), RmsNorm(least, scale=False))
+    stated = layer.arguments.get("epsilon")
+    epsilon = _EPSILON if stated is None else number(stated)
+    return x.apply_along(axes_in(layer, x), RmsNorm(epsilon, scale=False))
 
 
 def _variance(layer: KerasLayer, x: Tensor) -> Tensor:
@@ -401,12 +405,12 @@ def _variance(layer: KerasLayer, x: Tensor) -> Tensor:
 def _normalize(layer: KerasLayer, x: Tensor) -> Tensor:
     """Return `x` over its norm along axes, of order 1 or 2 (keras/src/ops/nn.py, `_normalize`)."""
     order = layer.arguments.get("order", 2)
-    epsilon = layer.arguments.get("epsilon")
+    stated = layer.arguments.get("epsilon")
     if order not in (1, 2):
         raise Unsupported(f"of order {order!r:.20}")
     axes = _axes(layer, x, default=-1)
-    least = _EPSILON if epsilon is None else number(epsilon)
-    return functions.divide_by_norm(x, whole_number(order), axes, least)
+    epsilon = _EPSILON if stated is None else number(stated)
+    return functions.divide_by_norm(x, whole_number(order), axes, epsilon)
 
 
 def _elementwise(layer: KerasLayer, x: Tensor) -> Tensor:

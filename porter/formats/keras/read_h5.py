@@ -217,13 +217,14 @@ def _layers_of(
     if len(scopes) == 1 and not inner_names:
         return [Holder(name, name, variables) for variables in scopes.values()]
     layers = []
-    for scope, of_layer in _with_layer_names(scopes, inner_names).items():
+    for scope, layer_variables in _with_layer_names(scopes, inner_names).items():
         # The scopes may begin with the model's own name.
-        inner = scope[1:] if scope[:1] == (name,) else scope
+        inner_path = scope[1:] if scope[:1] == (name,) else scope
         # Keras 2 names the variables of a TimeDistributed's layer as its own.
         if len(inner_names) == len(scopes) == 1:
-            inner = inner or tuple(inner_names)
-        layers.append(Holder(inner[-1] if inner else name, "/".join((name, *inner)), of_layer))
+            inner_path = inner_path or tuple(inner_names)
+        layer_path = (name, *inner_path)
+        layers.append(Holder(layer_path[-1], "/".join(layer_path), layer_variables))
     return layers
 
 
@@ -245,12 +246,15 @@ def _without_number(scope: _Scope, inner_names: Collection[str]) -> _Scope:
     none; otherwise as it is.
     """
     plain = re.sub(r"_\d+$", "", scope[-1]) if scope else ""
-    return (*scope[:-1], plain) if plain in inner_names and scope[-1] not in inner_names else scope
+    if plain in inner_names and scope[-1] not in inner_names:
+        return (*scope[:-1], plain)
+    return scope
 
 
 def _split_name(weight: str) -> tuple[tuple[str, ...], str]:
-    """Return the scopes in a weight's name, and the variable's name as Keras 2 and 3 have it. A name of Keras
-    1 has no scopes: it is the layer's and the variable's, joined by `_`.
+    """Return the scopes in a weight's name, and the variable's name as Keras 2 and 3 have it:
+    `conv1/kernel:0` gives (("conv1",), "kernel"). A name of Keras 1 has no scopes: it is the layer's and the
+    variable's, joined by `_`, so that `conv1_W` gives the same.
     """
     *scope, variable = weight.removesuffix(":0").split("/")
     if not scope and (old := _KERAS_1_NAME.fullmatch(variable)):

@@ -239,9 +239,10 @@ def _name_variables(
         names = _norm_variables(count, described)
         guessed = described is None and count == 3
     elif kind in ("layer_normalization", "group_normalization"):
-        both = ("gamma", "beta")
-        unstated = both if count == len(both) else numbers
-        names = _trained_variables(described) if described else unstated
+        scale_and_offset = ("gamma", "beta")
+        # Without a config, one variable may be either.
+        names_by_count = scale_and_offset if count == len(scale_and_offset) else numbers
+        names = _trained_variables(described) if described else names_by_count
     elif kind in COUNTED:
         names = COUNTED[kind]
         has_bias = _has_bias(described) if described else count == len(names)

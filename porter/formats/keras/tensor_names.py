@@ -64,8 +64,9 @@ def name_tensors(file: Hdf5, layers: Sequence[Holder]) -> dict[str, Hdf5Node]:
 def name_layers(
     holders: Sequence[tuple[str, ...]], layers: Iterable[tuple[str, ...]], tensors: Iterable[str]
 ) -> dict[tuple[str, ...], str]:
-    """Return the name that `name_tensors` gave each layer's tensors; for layers without tensors a name that
-    no other layer has.
+    """Return the name that `name_tensors` gave each layer's tensors, by the layer's path: `("backbone",
+    "conv1")` gives `conv1`, or `backbone/conv1` where two layers are called `conv1`. Layers without tensors
+    get a name that no other layer has.
 
     A legacy file has the outermost model that a layer is nested in, but not always the models between, so the
     whole path is tried first, and then paths without some of them.

@@ -26,6 +26,7 @@ def with_theano_pads(flow: Flow) -> Flow:
     An average pool that is padded otherwise, and another layer of `same`, become classes that no layer has,
     so that they are refused.
     """
+    # `places` has the new place of each call by its old one.
     calls, places = list[LayerCall](), {SOURCE.call: SOURCE.call}
     for index, call in enumerate(flow.calls):
         inbound = with_places(call.inbound, places)
@@ -43,7 +44,9 @@ def with_theano_pads(flow: Flow) -> Flow:
 
 
 def _pads(call: LayerCall) -> _Pads | None:
-    """Return the pads of a call; None where TensorFlow's SAME has the same ones at every size."""
+    """Return the pads that Theano's `same` gives a call; None where TensorFlow's SAME has the same ones at
+    every size. A Conv2D of 3×3 with a stride of 2 gives ((1, 1), (1, 1)).
+    """
     arguments = call.arguments
     if call.kind not in _WINDOWS or arguments.get("padding") != "same":
         return None

@@ -164,9 +164,11 @@ def _rename_keras_1_arguments(arguments: JsonObject) -> JsonObject:
 
 
 def _as_sides(padding: Any) -> Any:
-    """Return pads as rows and columns: Keras 1.2 wrote the pads of four sides as one list, or by their names
-    (its keras/layers/convolutional.py).
+    """Return pads as rows and columns, `[[top, bottom], [left, right]]`: Keras 1.2 wrote the pads of four
+    sides as one list, or by their names (its keras/layers/convolutional.py). Other pads stay as they are.
     """
     if isinstance(padding, dict) and padding.keys() <= set(_KERAS_1_PADS):
         padding = [padding.get(side, 0) for side in _KERAS_1_PADS]
-    return [padding[:2], padding[2:]] if isinstance(padding, list) and len(padding) == 4 else padding
+    if isinstance(padding, list) and len(padding) == 4:
+        return [padding[:2], padding[2:]]
+    return padding

@@ -17,7 +17,9 @@ from porter.padding import LOWEST, Convention, Pads, Size, Window
 
 
 def _read_window(layer: KerasLayer, kernel: str, default_stride: Any) -> Window:
-    """Return the window that a layer states; `kernel` is the name of the argument with its size."""
+    """Return the window that a layer states: its size, stride and dilation. `kernel` is the name of the
+    argument with its size, which layers name differently.
+    """
     stride = layer.arguments.get("strides") or default_stride
     return Window(
         pair(layer.arguments[kernel]), pair(stride), pair(layer.arguments.get("dilation_rate") or 1)
@@ -25,7 +27,9 @@ def _read_window(layer: KerasLayer, kernel: str, default_stride: Any) -> Window:
 
 
 def _read_convention(layer: KerasLayer, fill: float = 0.0) -> Convention:
-    """Return the convention that a layer's `padding` states, with what fills it."""
+    """Return what a layer's `padding` states: the convention `valid` or `same`, with the number that fills
+    the pads.
+    """
     rule = layer.arguments.get("padding", "valid")
     if rule not in ("valid", "same"):
         raise Unsupported(f"with padding {rule!r:.40}")
@@ -97,18 +101,25 @@ def _read_transposed_conv(layer: KerasLayer, x: Tensor) -> Tensor:
     extents = (window.extent(0), window.extent(1))
     extra = (None, None) if output_padding is None else pair(output_padding)
     is_same = convention.rule == "same"
-    cuts = [_cut_cells(is_same, *sizes) for sizes in zip(extents, window.stride, extra, strict=True)]
+    row_cut, column_cut = (
+        _cut_cells(is_same, *sizes) for sizes in zip(extents, window.stride, extra, strict=True)
+    )
     tensors = kernel_and_bias(layer, _kernel(layer, "kernel", "HWIO"))
     filters = count(layer.arguments["filters"])
     return x.apply_op(
-        ops.ConvTranspose(filters, window, (*cuts[0], *cuts[1]), bias="bias" in tensors), **tensors
+        ops.ConvTranspose(filters, window, (*row_cut, *column_cut), bias="bias" in tensors), **tensors
     )
 
 
 def _cut_cells(is_same: bool, extent: int, stride: int, output_padding: int | None) -> tuple[int, int]:
     """Return how many cells of a transposed convolution's whole output are cut at the beginning and at the
     end of an axis, below zero where cells are added (keras/src/backend/common/backend_utils.py,
-    _get_output_shape_given_tf_padding).
+    _get_output_shape_given_tf_padding). Windows of 4 cells with a stride of 2 and `same` are cut by (1, 1).
+
+    Args:
+        is_same: whether the layer's padding is `same`; otherwise it is `valid`.
+        extent: the cells that a window spans.
+        output_padding: cells added at the end, as the layer states them, or None.
     """
     if output_padding is not None:
         cut = (2 * (extent // 2) if is_same else 0) - output_padding
@@ -227,7 +238,8 @@ def _as_map_argument(name: str, argument: Any) -> Any:
     """
     if name in _ARGUMENTS_BY_AXIS and argument is not None:
         (size,) = argument if isinstance(argument, list | tuple) else [argument]
-        return (0 if name == "output_padding" else 1, size)
+        size_of_rows = 0 if name == "output_padding" else 1
+        return (size_of_rows, size)
     if name in ("cropping", "padding") and not isinstance(argument, str):
         return (0, pair(argument))
     return argument

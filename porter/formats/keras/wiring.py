@@ -42,9 +42,11 @@ def find_misreading(flow: Flow, definition: str | bytes) -> str | None:
     """
     levels = dict(_levels(read_json(definition), ()))
     for call in flow.calls:
+        if call.kind == _INPUT:
+            continue
         sources = [source for source in _calls_of(flow, results_in(call.inbound)) if source.kind != _INPUT]
         # At each depth of its path, a call has neighbours in the model there.
-        for depth in range(len(call.path) if call.kind != _INPUT else 0):
+        for depth in range(len(call.path)):
             if (difference := _find_misread_call(call, sources, depth, levels)) is not None:
                 return difference
     ends = _calls_of(flow, flow.outputs)
@@ -229,13 +231,16 @@ def _argument_names(node: Any) -> _ArgumentNames:
     """
     if isinstance(node, dict) and "args" in node:
         return len(node["args"]), tuple(sorted(node["kwargs"]))
+    # The first reference: of a call with a dict, with a value that is no list, or with a list.
     if isinstance(node, dict):
         first = next(iter(node.values()))
     elif isinstance(node[0], str):
         first = node
     else:
         first = node[0]
-    return 1, tuple(sorted(first[3])) if len(first) > 3 else ()
+    # It is `[layer, call, output]`, with the keywords behind these if there are any.
+    keywords = first[3] if len(first) > 3 else ()
+    return 1, tuple(sorted(keywords))
 
 
 def _names_in(value: Any, names: Sequence[str]) -> list[str]:

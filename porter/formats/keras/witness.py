@@ -62,7 +62,7 @@ def _find_differences(ours: hdf5.Hdf5, theirs: hdf5.Hdf5) -> Iterator[str]:
     """Yield the names of groups and datasets that porter (`ours`) and the library (`theirs`) read otherwise:
     their links, texts, shapes, types or values.
     """
-    visited: set[int] = set()
+    visited: set[int] = set()  # addresses
     waiting = [("", theirs.top)]
     while waiting:
         name, address = waiting.pop()

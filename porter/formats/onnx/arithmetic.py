@@ -21,6 +21,7 @@ from porter.formats.onnx.nodes import OnnxNode, Walk
 from porter.graph import Gelu, HardSigmoid, Reciprocal, Sqrt, Swish
 
 _MEANS = "Squeeze", ("AveragePool", ("Pad", ("Reshape", ("Mul", "x", "x"))))
+"""The pattern of what a LocalResponseNorm of torch.onnx divides by: each op, and behind it what it reads."""
 _VARIADIC = frozenset({"Max", "Mean", "Min", "Sum"})
 """Operators of any number of values, one or more."""
 
@@ -137,12 +138,10 @@ def _read_layer_norm(
     if node.op == "RMSNormalization":
         return x.rms_norm(axes, epsilon, scale)
     normed = x.layer_norm(axes, epsilon, gamma=scale, beta=offset)
-    spread = functions.variance(x, axes, True) + epsilon
-    return (
-        [normed, x.mean(axes, True), spread.apply_elementwise(Sqrt(), Reciprocal())]
-        if node.outputs > 1
-        else normed
-    )
+    if node.outputs == 1:
+        return normed
+    one_over_deviation = (functions.variance(x, axes, True) + epsilon).apply_elementwise(Sqrt(), Reciprocal())
+    return [normed, x.mean(axes, True), one_over_deviation]
 
 
 def _read_group_norm(node: OnnxNode, x: Tensor, scale: Tensor, offset: Tensor) -> Tensor:
@@ -155,11 +154,12 @@ def _read_group_norm(node: OnnxNode, x: Tensor, scale: Tensor, offset: Tensor) -
 
 def _read_gemm(node: OnnxNode, x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
     """Read Gemm: alpha * x @ kernel + beta * bias."""
-    axes = "OI" if node.integer("transB") else "IO"
+    kernel_axes = "OI" if node.integer("transB") else "IO"
     factors = (node.real("alpha", 1.0), node.real("beta", 1.0))
-    added = None if bias is None else bias.reference
+    bias_reference = None if bias is None else bias.reference
+    # The axis of x that is summed over.
     axis = 0 if node.integer("transA") else -1
-    return x.dense(Product(kernel.reference, axes, added, factors, axis))
+    return x.dense(Product(kernel.reference, kernel_axes, bias_reference, factors, axis))
 
 
 def _read_matmul(node: OnnxNode, x: Tensor, other: Tensor) -> Tensor:

@@ -27,54 +27,56 @@ def read_attention(node: OnnxNode, *tensors: Tensor | None) -> list[Tensor]:
 
     Queries may be of more heads than keys and values: those of one key are rows of one product.
     """
-    first, second, third, mask, *before = (*tensors, *[None] * 7)[:7]
-    # `own` are the keys and `others` the values of this run, without earlier ones.
-    query, own, others = (
+    # Inputs at the end may be left out.
+    queries, keys, values, mask, earlier_key, earlier_value, key_counts = (*tensors, *[None] * 7)[:7]
+    query, own_key, own_value = (
         _with_heads_axis(node, each, name)
-        for each, name in zip((first, second, third), _COUNTS_OF_HEADS, strict=True)
+        for each, name in zip((queries, keys, values), _COUNTS_OF_HEADS, strict=True)
     )
-    key, value = _after_earlier(before[0], own), _after_earlier(before[1], others)
+    key, value = _after_earlier(earlier_key, own_key), _after_earlier(earlier_value, own_value)
     images, count, rows, channels = query.sizes
     groups = key.sizes[1]
     if not isinstance(count, int) or not isinstance(groups, int):
         raise Unsupported(f"of {count} heads by {groups}")
     if count % groups or value.sizes[1] != groups:
         raise Unsupported(f"of {count} heads by {groups}")
-    if before[2] is not None:
+    if key_counts is not None:
         raise Unsupported("with a number of keys for each image")
-    shape = count // groups, rows, key.sizes[2], own.sizes[2]
+    bias_sizes = count // groups, rows, key.sizes[2], own_key.sizes[2]
     scores = AttentionScores(
-        _added_to_scores(query.scope, node, mask, shape),
+        _added_to_scores(query.scope, node, mask, bias_sizes),
         node.real("scale", 0.0) or None,
         node.real("softcap", 0.0),
     )
     grouped = query.reshape([images, groups, rows * (count // groups), channels])
     attended = attention(grouped, key, value, scores).reshape([images, count, rows, value.sizes[3]])
     # The heads stood side by side in the channels of three axes, and do so again.
-    if first is not None and first.rank == 3:
+    if queries is not None and queries.rank == 3:
         attended = attended.transpose([0, 2, 1, 3]).reshape([images, rows, value.sizes[3] * count])
     return [attended, key, value]
 
 
 def _added_to_scores(
-    scope: Scope, node: OnnxNode, mask: Tensor | None, shape: tuple[int, Dim, Dim, Dim]
+    scope: Scope, node: OnnxNode, mask: Tensor | None, sizes: tuple[int, Dim, Dim, Dim]
 ) -> NodeOutput | None:
     """Return what is added to the scores: the stored mask and the other bounds (causal, or of a window) as
     one constant, or a mask that the model computes. Return None if there is nothing to add.
 
     Args:
-        shape: as `_stored_bias` takes it.
+        sizes: as `_stored_bias` takes them.
     """
     if node.real("softcap", 0.0) and (mask is not None or _is_bounded(node)):
         raise Unsupported("with a softcap and a mask, of which ONNX's versions take another first")
-    added = None if mask is None else mask.reference
-    if mask is None or not mask.walk.is_live(mask.source):
-        return _stored_bias(scope, node, added, shape) if mask is not None or _is_bounded(node) else None
-    if _is_bounded(node) or shape[0] != 1:
+    if mask is None:
+        return _stored_bias(scope, node, None, sizes) if _is_bounded(node) else None
+    if not mask.walk.is_live(mask.source):
+        return _stored_bias(scope, node, mask.reference, sizes)
+    queries_of_key = sizes[0]
+    if _is_bounded(node) or queries_of_key != 1:
         raise Unsupported(
             "with a mask that the model computes as it runs beside other bounds, or of grouped queries"
         )
-    return added
+    return mask.reference
 
 
 def _with_heads_axis(node: OnnxNode, x: Tensor | None, count: str) -> Tensor:
@@ -97,17 +99,17 @@ def _with_heads_axis(node: OnnxNode, x: Tensor | None, count: str) -> Tensor:
     return x
 
 
-def _after_earlier(before: Tensor | None, x: Tensor) -> Tensor:
-    """Return keys or values after earlier ones, along the tokens.
+def _after_earlier(earlier: Tensor | None, x: Tensor) -> Tensor:
+    """Return keys or values after those of earlier runs, along the tokens; as they are where there are none.
 
     Raises:
         Unsupported: the earlier ones are stored, or have other axes.
     """
-    if before is None:
+    if earlier is None:
         return x
-    if not before.walk.is_live(before.source) or before.rank != 4:
+    if not earlier.walk.is_live(earlier.source) or earlier.rank != 4:
         raise Unsupported("behind keys and values of other axes, or that the file stores")
-    return concat([before, x], 2)
+    return concat([earlier, x], 2)
 
 
 def _is_bounded(node: OnnxNode) -> bool:
@@ -123,8 +125,8 @@ def _window_sizes(node: OnnxNode) -> tuple[int, int]:
 def _stored_bias(
     scope: Scope, node: OnnxNode, mask: NodeOutput | None, sizes: tuple[int, Dim, Dim, Dim]
 ) -> NodeOutput:
-    """Return the numbers that are added to the scores: a stored mask, of booleans or of numbers, and the
-    bounds that the node states.
+    """Add a constant to the graph, and return it: the numbers that are added to the scores, which are a
+    stored mask, of booleans or of numbers, and the bounds that the node states.
 
     Args:
         sizes: queries of one key, tokens of queries and of keys, and those of keys that are the node's own.
@@ -138,11 +140,11 @@ def _stored_bias(
     if mask is not None:
         mask_numbers = flow.computed[mask] if mask in flow.computed else flow.stored_numbers(mask[0])
     # A mask of booleans is true where a query may attend.
-    added: Numbers = (
-        np.where(mask_numbers, 0.0, _NO_SHARE)
-        if mask_numbers.dtype.kind == "b"
-        else np.maximum(mask_numbers, _NO_SHARE)
-    )
+    added: Numbers
+    if mask_numbers.dtype.kind == "b":
+        added = np.where(mask_numbers, 0.0, _NO_SHARE)
+    else:
+        added = np.maximum(mask_numbers, _NO_SHARE)
     # This is how many tokens a key stands behind its query, without the keys of before.
     distance = np.arange(columns) - np.arange(rows)[:, None] - (columns - own_keys)
     left, right = _window_sizes(node)
@@ -152,18 +154,15 @@ def _stored_bias(
         | (distance > right) & (right >= 0)
     )
     bias = np.where(hidden, _NO_SHARE, np.broadcast_to(added, np.broadcast_shapes(added.shape, hidden.shape)))
-    if (
-        not bias.size
-        or bias.shape[-2:] != hidden.shape
-        or (bias <= _NO_SHARE).all(-1).any()
-        or (bias.ndim > 3 and len(bias) > 1)
-    ):
+    has_open_size = not bias.size or bias.shape[-2:] != hidden.shape
+    leaves_no_key = (bias <= _NO_SHARE).all(-1).any()
+    differs_by_image = bias.ndim > 3 and len(bias) > 1
+    if has_open_size or leaves_no_key or differs_by_image:
         raise Unsupported("with a mask of each image, of open sizes, or one that leaves a query no key")
     by_head = bias.reshape(-1, rows, columns)
-    by_key = (
+    if len(by_head) == 1:
         # One mask for all heads, once for each query of a key.
-        np.tile(by_head, (1, queries_of_key, 1))
-        if len(by_head) == 1
-        else by_head.reshape(-1, queries_of_key * rows, columns)
-    )
+        by_key = np.tile(by_head, (1, queries_of_key, 1))
+    else:
+        by_key = by_head.reshape(-1, queries_of_key * rows, columns)
     return scope.constant(by_key).reference

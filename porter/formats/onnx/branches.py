@@ -40,33 +40,33 @@ def with_chosen_branches(model: OnnxGraph, conditions: Mapping[str, bool], refus
     new_sources: dict[NodeOutput, NodeOutput] = {}
     stored = Initializers(model.files[0], refuse)
 
-    def after(given: Mapping[str, NodeOutput]) -> dict[str, NodeOutput]:
-        """Return names with their sources as they are now, after the Ifs that were replaced."""
-        return {name: new_sources.get(source, source) for name, source in given.items()}
+    def after(sources: Mapping[str, NodeOutput]) -> dict[str, NodeOutput]:
+        """Return values by name with what gives them now, after the Ifs that were replaced."""
+        return {name: new_sources.get(source, source) for name, source in sources.items()}
 
     for node in model.nodes.values():
         node = replace(node, inputs=tuple(new_sources.get(source, source) for source in node.inputs))
         if node.name in conditions:
-            given = after(model.scopes.get(node.name, model.given))
-            new_sources |= _add_branch(
-                node, conditions[node.name], NameScope(nodes, given, arrays, stored, scopes=scopes), model
-            )
+            readable = after(model.scopes.get(node.name, model.sources))
+            scope = NameScope(nodes, readable, arrays, stored, scopes=scopes)
+            new_sources |= _add_branch(node, conditions[node.name], scope, model)
         else:
             nodes[node.name] = node
     return replace(
         model,
         nodes=nodes,
-        given=after(model.given),
+        sources=after(model.sources),
         arrays=arrays,
-        scopes={name: after(given) for name, given in scopes.items()},
+        scopes={name: after(sources) for name, sources in scopes.items()},
     )
 
 
 def _add_branch(
     node: OnnxNode, condition: bool, scope: NameScope, model: OnnxGraph
 ) -> dict[NodeOutput, NodeOutput]:
-    """Add the nodes of an If's branch to `scope`, under names that the model does not have, and return which
-    value each of the If's values is. Raise FileError if the branch does not give them.
+    """Add the nodes of an If's branch to `scope`, under names that the model does not have, and return for
+    each output of the If the value of the branch that it is: `{("if", 0): ("if/sum", 0)}`. Raise FileError if
+    the branch does not give all of them.
     """
     branch = "then_branch" if condition else "else_branch"
     graph = node.attributes[branch].g if branch in node.attributes else None
@@ -87,11 +87,11 @@ def _add_branch(
     for tensor in graph.initializer:
         inner.arrays[named(tensor.name)] = scope.stored.array(tensor, tensor.name)
         inner.nodes[named(tensor.name)] = OnnxNode(named(tensor.name), "Constant", (), scope.nodes[""].opset)
-        inner.given[tensor.name] = named(tensor.name), 0
+        inner.sources[tensor.name] = named(tensor.name), 0
     inner.add(graph.node)
-    missing = next((end for end in ends if end not in inner.given), None)
+    missing = next((end for end in ends if end not in inner.sources), None)
     if missing is not None:
         raise scope.stored.refuse(
             f"a branch of '{node.title or node.name}' lacks its value '{missing}'", "export the model again"
         )
-    return {(node.name, index): inner.given[end] for index, end in enumerate(ends)}
+    return {(node.name, index): inner.sources[end] for index, end in enumerate(ends)}

@@ -21,6 +21,7 @@ IMAGE_AXES, SINGLE_IMAGE = "axes of each image", "axes of the input"
 but has these axes behind the batch; or it has no batch, and is one image.
 """
 _CHANNELS_FIRST = (0, 3, 1, 2)
+"""The axes of N×H×W×C in the order N×C×H×W."""
 _WINDOWED = frozenset({"Conv", "ConvTranspose", "MaxPool", "AveragePool"})
 _TAKES_MAPS = _WINDOWED | {
     "GlobalMaxPool",
@@ -61,10 +62,7 @@ def possible_images(
         channels_taken: the channels that the first convolution takes, for an image that does not state them.
         size: of the image, where the model leaves it open.
     """
-    sizes = [
-        dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else None
-        for dim in value.type.tensor_type.shape.dim
-    ]
+    sizes = _stated_sizes(value)
     source = (value.name, 0)
     sizes_known = [each for each in sizes if each is not None]
     if len(sizes) == 4:
@@ -84,25 +82,26 @@ def read_further_input(value: Any, nodes: Mapping[str, OnnxNode]) -> MappedInput
     """Return a further input as a map whose channels are stated, or as a tensor of a batch whose other sizes
     are stated; None for others. A map's metadata names the input, because each input has its own.
     """
-    sizes = [
+    sizes = _stated_sizes(value)
+    source = (value.name, 0)
+    if len(sizes) == 4:
+        channels_last = _channels_last(nodes, value.name, sizes)
+        if sizes[3 if channels_last else 1] is None:
+            return None
+        mapped = _map_input(source, sizes, channels_last, None, None)
+        return replace(mapped, metadata={f"{key} of {value.name}": "" for key in mapped.metadata})
+    shape = tuple(size for size in sizes[1:] if size is not None)
+    if not shape or len(shape) != len(sizes) - 1:
+        return None
+    return MappedInput(GraphInput(source, 1, ANY, sizes[0], "CHW", shape=shape))
+
+
+def _stated_sizes(value: Any) -> list[int | None]:
+    """Return the sizes of an input's axes (of a ValueInfoProto), None for each that is open."""
+    return [
         dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else None
         for dim in value.type.tensor_type.shape.dim
     ]
-    source = (value.name, 0)
-    if len(sizes) == 4:
-        mapped = _map_input(source, sizes, _channels_last(nodes, value.name, sizes), None, None)
-        channels = sizes[3 if mapped.metadata else 1]
-        return (
-            None
-            if channels is None
-            else replace(mapped, metadata={f"{key} of {value.name}": "" for key in mapped.metadata})
-        )
-    shape = tuple(size for size in sizes[1:] if size is not None)
-    return (
-        MappedInput(GraphInput(source, 1, ANY, sizes[0], "CHW", shape=shape))
-        if shape and len(shape) == len(sizes) - 1
-        else None
-    )
 
 
 def _input_with_rows(
@@ -115,10 +114,11 @@ def _input_with_rows(
         size: rows and columns, where the model leaves them open.
     """
     shape = fill_free_size(rows_and_columns, size)
-    # Its axes without the batch: rows, columns or both, or rows and the axes that are joined to columns.
-    own = shape[3 - len(sizes) :] if len(sizes) < 4 else (shape[0], *sizes[2:])
+    # One axis behind the batch is the columns, two are rows and columns; of more, the first one is the rows,
+    # and the others are joined to columns.
+    axes = shape[3 - len(sizes) :] if len(sizes) < 4 else (shape[0], *sizes[2:])
     return MappedInput(
-        GraphInput(source, 1, shape, sizes[0], "CHW", None not in shape, shape=own),
+        GraphInput(source, 1, shape, sizes[0], "CHW", None not in shape, shape=axes),
         {IMAGE_AXES: _sizes_text(sizes[1:])},
     )
 
@@ -128,8 +128,8 @@ def _input_without_batch(source: NodeOutput, sizes: Sequence[int], rows: int) ->
     port takes it with a batch, which a note says.
     """
     shape = rows, math.prod(sizes) // rows
-    own = _shape_text(sizes) or "of one number"
-    note = f"its input {own} has no batch: the port takes N such inputs"
+    sizes_in_note = _shape_text(sizes) or "of one number"
+    note = f"its input {sizes_in_note} has no batch: the port takes N such inputs"
     return MappedInput(
         GraphInput(source, 1, shape, 0, "CHW", True, shape=tuple(sizes)),
         {SINGLE_IMAGE: _sizes_text(sizes)},
@@ -162,7 +162,7 @@ def _map_input(
         size: rows and columns, where the model leaves them open.
     """
     batch, channels, rows, columns = (
-        sizes[axis] for axis in ((0, 3, 1, 2) if channels_last else (0, 1, 2, 3))
+        sizes[axis] for axis in (_CHANNELS_FIRST if channels_last else (0, 1, 2, 3))
     )
     axes = (0, 2, 3, 1) if channels_last else None
     shape = fill_free_size((rows, columns), size)
@@ -177,15 +177,16 @@ def _rows_and_columns(sizes: Sequence[int | None]) -> Size | None:
     Args:
         sizes: of the axes behind the batch.
     """
+    rows: int | None = 1
+    columns: int | None = 1
     stated = [size for size in sizes[1:] if size is not None]
-    rows, columns = (
-        # A row, or a single number.
-        (1, sizes[0] if sizes else 1)
-        if len(sizes) < 2
-        else (sizes[0], math.prod(stated) if len(stated) else None)
-    )
-    fits = len(sizes) < 3 or len(stated) == len(sizes) - 1
-    return (rows, columns) if fits and max(rows or 1, columns or 1) <= MAX_SIDE else None
+    # A single number is a map of one cell, and one axis is a row.
+    if len(sizes) == 1:
+        columns = sizes[0]
+    elif len(sizes) > 1:
+        rows, columns = sizes[0], math.prod(stated) if stated else None
+    can_join = len(sizes) < 3 or len(stated) == len(sizes) - 1
+    return (rows, columns) if can_join and max(rows or 1, columns or 1) <= MAX_SIDE else None
 
 
 def _sizes_text(sizes: Sequence[int | None]) -> str:

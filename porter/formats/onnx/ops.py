@@ -60,7 +60,7 @@ def _softmax_reader(op: Softmax | LogSoftmax) -> Callable[[OnnxNode, Tensor], Te
 
     def softmax(node: OnnxNode, x: Tensor) -> Tensor:
         axis = node.integer("axis", -1 if node.opset >= 13 else 1)
-        further_sizes = (x.walk.sizes(x.source) or ())[axis:][1:]
+        further_sizes = (x.walk.sizes(x.source) or ())[axis:][1:]  # of the axes behind it
         if node.opset < 13 and any(size != 1 for size in further_sizes):
             raise Unsupported("over channels and cells")
         return x.softmax(axis, op=op)
@@ -188,8 +188,10 @@ def _read_split(node: OnnxNode, x: Tensor, sizes: Tensor | None = None) -> list[
     if not part_sizes:
         (size,) = fixed_sizes([x.size(axis)])
         # Rounded up; the last part has what is left.
-        most = -(-size // node.outputs)
-        part_sizes = [*[most] * (size // most), *([size % most] if size % most else [])]
+        part_size = -(-size // node.outputs)
+        part_sizes = [part_size] * (size // part_size)
+        if left := size % part_size:
+            part_sizes.append(left)
     return x.split(axis, part_sizes)
 
 

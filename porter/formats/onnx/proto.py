@@ -42,16 +42,16 @@ class OnnxGraph:
         nodes: by name, each after its inputs; stored tensors are nodes too. Nodes that give their input
             unchanged are left out. The node "" stands for what an optional input that is not given reads
             (MISSING): it gives no value and becomes no step.
-        given: by the name of a value, the node that gives it.
+        sources: by the name of a value, the node that gives it, and which of that node's outputs it is.
         arrays: stored tensors by name.
         files: of the model.
-        scopes: by name of an If within a branch, what its own branches may read, as `given`.
+        scopes: by name of an If within a branch, what its own branches may read, as `sources`.
         passed: dropouts, which inference leaves out, each with the value that it reads.
     """
 
     proto: Any
     nodes: Mapping[str, OnnxNode]
-    given: Mapping[str, NodeOutput]
+    sources: Mapping[str, NodeOutput]
     arrays: NamedArrays
     files: tuple[Path, ...]
     scopes: Mapping[str, Mapping[str, NodeOutput]] = field(default_factory=dict)
@@ -59,7 +59,8 @@ class OnnxGraph:
 
 
 def read_message(path: Path, refuse: Refuse) -> OnnxGraph:
-    """Return the message of a file, whose tensors stand in the file or in files of its folder.
+    """Parse a model's file, and return its nodes and its tensors, which stand in the file or in files of its
+    folder.
 
     Raises:
         FileError: it is damaged or too large, its operators are older than opset 7, it calls functions of its
@@ -67,18 +68,19 @@ def read_message(path: Path, refuse: Refuse) -> OnnxGraph:
         NotInstalled: the package `onnx` is not installed.
     """
     proto = parse_message(path, import_onnx().ModelProto(), "export with external data")
+    # A model states a version for each domain; ONNX's own has no name, or this one.
     opset = next((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), 0)
     _expect_readable(proto, opset, refuse)
     stored = Initializers(path, refuse)
     arrays = {tensor.name: stored.array(tensor, tensor.name) for tensor in proto.graph.initializer}
     nodes = {"": OnnxNode("", "", (), opset)}
     nodes |= {name: OnnxNode(name, "Constant", (), opset) for name in arrays}
-    given: dict[str, NodeOutput] = {"": MISSING, **{name: (name, 0) for name in arrays}}
+    sources: dict[str, NodeOutput] = {"": MISSING, **{name: (name, 0) for name in arrays}}
     for value in proto.graph.input:
         if value.name not in arrays:
             nodes[value.name] = OnnxNode(value.name, "Input", (), opset)
-            given[value.name] = (value.name, 0)
-    scope = NameScope(nodes, given, arrays, stored)
+            sources[value.name] = (value.name, 0)
+    scope = NameScope(nodes, sources, arrays, stored)
     scope.add(proto.graph.node)
     files = (path, *stored.files)
     stored_bytes = sum(array.nbytes for array in arrays.values())
@@ -88,7 +90,7 @@ def read_message(path: Path, refuse: Refuse) -> OnnxGraph:
             f"the model's tensors take {stored_bytes} bytes, more than files of their size may ({most})",
             "export it again",
         )
-    return OnnxGraph(proto, nodes, given, arrays, files, passed=scope.passed)
+    return OnnxGraph(proto, nodes, sources, arrays, files, passed=scope.passed)
 
 
 def _expect_readable(proto: Any, opset: int, refuse: Refuse) -> None:
@@ -123,12 +125,14 @@ class NameScope:
     """Where the nodes of a graph, or of a branch within one, find what they read.
 
     Attributes:
-        nodes, given, arrays, scopes, passed: as of OnnxGraph; what is added goes there.
-        named: the name that a node of this name has among all nodes.
+        nodes, sources, arrays, scopes, passed: as of OnnxGraph; what is added goes there.
+        stored: reads the numbers of the tensors that the file stores.
+        named: gives the name that a node has among all nodes from its own. They differ within a branch, where
+            a name may be that of a node outside.
     """
 
     nodes: dict[str, OnnxNode]
-    given: dict[str, NodeOutput]
+    sources: dict[str, NodeOutput]
     arrays: dict[str, Array]
     stored: Initializers
     named: Callable[[str], str] = lambda name: name
@@ -164,14 +168,14 @@ class NameScope:
             return
         self.nodes[name] = added
         if op == "If":
-            self.scopes[name] = self.given
-        self.given.update({output: (name, index) for index, output in enumerate(node.output) if output})
+            self.scopes[name] = self.sources
+        self.sources.update({output: (name, index) for index, output in enumerate(node.output) if output})
 
     def _inputs(self, node: Any) -> tuple[NodeOutput, ...]:
         """Return the values that a node and the graphs within it read, without the optional inputs at the end
         that are not given. Raise FileError where nothing gives one of them.
         """
-        missing = next((name for name in node.input if name not in self.given), None)
+        missing = next((name for name in node.input if name not in self.sources), None)
         if missing is not None:
             raise self.stored.refuse(
                 f"'{node.name or node.op_type}' reads '{missing}', which nothing before it gives",
@@ -180,14 +184,14 @@ class NameScope:
         names_read = list(node.input)
         while names_read and not names_read[-1]:
             names_read.pop()
-        return tuple(self.given[source] for source in (*names_read, *captured_values(node, self.given)))
+        return tuple(self.sources[source] for source in (*names_read, *captured_values(node, self.sources)))
 
     def _pass_through(self, node: OnnxNode, outputs: Sequence[str]) -> None:
         """Let the first output of a node stand for the value that it reads, and record a dropout with its
         rate. A Dropout's second output is a mask, which stays as a node that porter does not read.
         """
         first = next(filter(None, outputs))
-        self.given[first] = node.inputs[0]
+        self.sources[first] = node.inputs[0]
         if node.op == "Dropout":
             ratio = self._number(node.inputs, 1)
             rate = node.real("ratio", 0.5) if ratio is None else ratio
@@ -196,7 +200,7 @@ class NameScope:
         if mask is not None:
             name = self.named(mask)
             self.nodes[name] = replace(node, name=name, op="Dropout's mask", outputs=1)
-            self.given[mask] = name, 0
+            self.sources[mask] = name, 0
 
     def _number(self, inputs: Sequence[NodeOutput], index: int) -> float | None:
         """Return an input that is a stored number; None if it is something else, or left out."""
@@ -240,18 +244,18 @@ def _tensors_of_node(node: Any) -> Iterator[Any]:
                 yield from _tensors_of_node(inner)
 
 
-def captured_values(node: Any, given: Collection[str]) -> Iterator[str]:
+def captured_values(node: Any, outer_values: Collection[str]) -> Iterator[str]:
     """Yield the values that graphs in a node's attributes, such as the branches of an If, read from outside.
     A value may come several times.
 
     Args:
-        given: the names of all values that the node could read.
+        outer_values: the names of all values that the node could read.
     """
     for attribute in node.attribute:
         for graph in (attribute.g, *attribute.graphs):
             for inner in graph.node:
-                yield from (name for name in inner.input if name and name in given)
-                yield from captured_values(inner, given)
+                yield from (name for name in inner.input if name and name in outer_values)
+                yield from captured_values(inner, outer_values)
 
 
 def _is_in_hub_cache(folder: Path, location: str, file: Path) -> bool:
@@ -324,7 +328,7 @@ class Initializers:
                     f"tensor '{name}' holds no real numbers: its type is {kinds}",
                     "export the model without it",
                 )
-            if min(shape, default=1) < 0:
+            if min(shape, default=1) < 0:  # the handler below says what is wrong
                 raise ValueError
             if _is_external(tensor):
                 return self._external(tensor, name, kind, shape)

@@ -78,7 +78,7 @@ def _read(
     without a graph, with a note that says why. Raise FileError if no output depends on the image.
     """
     if outputs:
-        _end_at(model.proto.graph, outputs, [name for name in model.given if name])
+        _end_at(model.proto.graph, outputs, [name for name in model.sources if name])
     tensors = {name: array for name, array in model.arrays.items() if array.ndim and is_floating(array)}
     inputs = _inputs(model)
     integer_inputs = _integer_inputs(model, inputs, refuse)
@@ -176,28 +176,26 @@ def _read_image(
         inputs: ValueInfoProtos, of which the first one is the image.
         size: of the image, where the model leaves it open.
     """
-    if (
-        not inputs
-        or len(inputs) > MOST_INPUTS
-        or not all(value.type.tensor_type.HasField("shape") for value in inputs)
-    ):
+    has_shapes = all(value.type.tensor_type.HasField("shape") for value in inputs)
+    if not inputs or len(inputs) > MOST_INPUTS or not has_shapes:
         return None
+    first_input, *other_inputs = inputs
     further_inputs = [
-        given for value in inputs[1:] if (given := read_further_input(value, model.nodes)) is not None
+        mapped for value in other_inputs if (mapped := read_further_input(value, model.nodes)) is not None
     ]
-    first: _ReadGraph | None = None
-    for given in possible_images(
-        inputs[0], model.nodes, _channels_of_first_conv(model, _nodes_between(model, [inputs[0].name])), size
-    ):
-        if len(further_inputs) < len(inputs) - 1 or any(
-            other.image.batch != given.image.batch for other in further_inputs
+    channels = _channels_of_first_conv(model, _nodes_between(model, [first_input.name]))
+    likeliest: _ReadGraph | None = None
+    for image in possible_images(first_input, model.nodes, channels, size):
+        # Each further input has to be one that a port takes, with the image's batch.
+        if len(further_inputs) < len(other_inputs) or any(
+            further.image.batch != image.image.batch for further in further_inputs
         ):
             return None
-        read = _read_graph(model, [given, *further_inputs], refuse)
-        first = first or read
+        read = _read_graph(model, [image, *further_inputs], refuse)
+        likeliest = likeliest or read
         if not any(isinstance(node.op, Foreign) for node in read.graph.nodes):
             return read
-    return first
+    return likeliest
 
 
 def _becomes_real(model: OnnxGraph, name: str) -> bool:
@@ -206,14 +204,15 @@ def _becomes_real(model: OnnxGraph, name: str) -> bool:
     """
     integer_values = {name}
     for node in model.nodes.values():
-        if any(source in integer_values for source, _ in node.inputs) and not (
-            node.op in ("Shape", "Size") or is_cast_to_floats(node)
-        ):
+        reads_integers = any(source in integer_values for source, _ in node.inputs)
+        # These take the sizes of the values, or make them real.
+        is_end = node.op in ("Shape", "Size") or is_cast_to_floats(node)
+        if reads_integers and not is_end:
             if node.op not in ("Identity", "Transpose"):
                 return False
             integer_values.add(node.name)
     return integer_values.isdisjoint(
-        model.given.get(end.name, ("", 0))[0] for end in model.proto.graph.output
+        model.sources.get(end.name, ("", 0))[0] for end in model.proto.graph.output
     )
 
 
@@ -229,7 +228,7 @@ def _nodes_between(model: OnnxGraph, inputs: Collection[str]) -> set[str]:
 
 def _nodes_of_outputs(model: OnnxGraph) -> set[str]:
     """Return the names of the nodes that the outputs are computed from."""
-    ends = (model.given[end.name][0] for end in model.proto.graph.output if end.name in model.given)
+    ends = (model.sources[end.name][0] for end in model.proto.graph.output if end.name in model.sources)
     return upstream(ends, lambda name: [source for source, _ in model.nodes[name].inputs])
 
 
@@ -288,7 +287,7 @@ def _read_graph(
 def _outputs(model: OnnxGraph) -> dict[str, NodeOutput]:
     """Return the source of each output by its name, without outputs that nothing gives."""
     names = [value.name for value in model.proto.graph.output]
-    return {name: model.given[name] for name in names if name in model.given}
+    return {name: model.sources[name] for name in names if name in model.sources}
 
 
 def _names_of_values(model: OnnxGraph) -> dict[NodeOutput, str]:
@@ -299,7 +298,7 @@ def _names_of_values(model: OnnxGraph) -> dict[NodeOutput, str]:
     return {
         source: name
         # Backwards, so that the first name is written last and stays.
-        for name, source in reversed([*model.given.items()])
+        for name, source in reversed([*model.sources.items()])
         if source[0] not in nodes or not is_cast_to_integers(nodes[source[0]])
     }
 
@@ -315,10 +314,14 @@ def _notes_on_outputs(flow: Dataflow[OnnxNode], outputs: Mapping[str, NodeOutput
     ]
 
 
-def _half_types(model: OnnxGraph, live: Collection[str], taken: Collection[str]) -> tuple[Dtype, ...]:
-    """Return the types of half precision that inputs have, or that values are cast to."""
-    inputs = (value for value in model.proto.graph.input if value.name in taken)
-    kinds = {value.type.tensor_type.elem_type for value in inputs}
+def _half_types(model: OnnxGraph, live: Collection[str], inputs: Collection[str]) -> tuple[Dtype, ...]:
+    """Return the types of half precision that these inputs have, or that values are cast to.
+
+    Args:
+        live: the names of the nodes that depend on the inputs.
+    """
+    input_protos = (value for value in model.proto.graph.input if value.name in inputs)
+    kinds = {value.type.tensor_type.elem_type for value in input_protos}
     kinds |= {model.nodes[name].integer("to") for name in live if model.nodes[name].op == "Cast"}
     return tuple(half for kind, half in HALF_TYPES.items() if kind in kinds)
 
@@ -363,7 +366,7 @@ def _make_definition(model: OnnxGraph, tensors: NamedArrays, metadata: Mapping[s
     # Backwards, so that what reads a value is seen before what gives it.
     for node in reversed(proto.graph.node):
         if not (outputs | read).isdisjoint(node.output):
-            read.update(node.input, captured_values(node, model.given))
+            read.update(node.input, captured_values(node, model.sources))
             nodes.append(node)
     inputs = (value for value in proto.graph.input if value.name in read and value.name not in model.arrays)
     definition.graph.input.extend(sorted(inputs, key=_is_no_map))

@@ -118,24 +118,31 @@ def _read_conv_transpose(node: OnnxNode, x: Tensor, weights: Tensor, bias: Tenso
         if output_shape or rule in ("SAME_UPPER", "SAME_LOWER"):
             if output_shape and size is None:
                 raise Unsupported("to a size that does not follow from its input's")
-            # Without an output shape, the output is the input's size times the stride.
             # `excess` is how many cells the kernels reach beyond the output.
+            # Without an output shape, the output is the input's size times the stride.
             excess = window.extent(axis) + output_padding[axis] - window.stride[axis]
-            excess += size * window.stride[axis] - output_shape[axis] if output_shape and size else 0
+            if output_shape and size:
+                excess += size * window.stride[axis] - output_shape[axis]
             if excess < 0 and not output_shape:
                 raise Unsupported("by SAME whose kernel is shorter than its stride")
-            if excess < 0:
-                cut += [0, excess - output_padding[axis]]
-                continue
-            smaller, larger = excess // 2, excess - excess // 2
-            first, last = (smaller, larger) if rule == "SAME_UPPER" else (larger, smaller)
-            cut += [first, last - output_padding[axis]]
+            first, last = _split_excess(excess, rule)
         else:
             pads = _stated_pads(node)
-            cut += [pads[axis], pads[axis + 2] - output_padding[axis]]
+            first, last = pads[axis], pads[axis + 2]
+        cut += [first, last - output_padding[axis]]
     cut_pads = cut[0], cut[1], cut[2], cut[3]
     op = ConvTranspose(kernel.shape[1] * groups, window, cut_pads, groups, "bias" in tensors)
     return _with_axes_of(kernel.shape[2:], value.apply_op(op, **tensors))
+
+
+def _split_excess(excess: int, rule: str) -> tuple[int, int]:
+    """Return how many of the cells that are too many a transposed convolution cuts at the beginning and at
+    the end of an axis. Missing ones, an excess below zero, are added at the end.
+    """
+    if excess < 0:
+        return 0, excess
+    smaller, larger = excess // 2, excess - excess // 2
+    return (smaller, larger) if rule == "SAME_UPPER" else (larger, smaller)
 
 
 def _read_pool(node: OnnxNode, x: Tensor) -> Tensor | Read:
@@ -284,27 +291,26 @@ def _read_resize(node: OnnxNode, x: Tensor, *further: Tensor | None) -> Tensor:
     """
     op = _resize_op(node)
     policy = node.text("keep_aspect_ratio_policy", "stretch")
-    # The place of the scales among the further inputs.
+    # The scales are the first of the further inputs, and since opset 11 the second, behind a region of
+    # interest; the sizes are the third.
     index = 0 if node.op == "Upsample" or node.opset < 11 else 1
-    given = dict(enumerate(further))
-    scales = _stated_scales(node, given.get(index))
-    size_input = given.get(2)
+    further_inputs = dict(enumerate(further))
+    scales = _stated_scales(node, further_inputs.get(index))
+    size_input = further_inputs.get(2)
     # Sizes count only where there are no scales.
-    sizes = [] if scales or size_input is None else size_input.dims()
+    target_sizes = [] if scales or size_input is None else size_input.dims()
     if not scales and policy != "stretch":
         raise Unsupported(f"with keep_aspect_ratio_policy {policy}")
-    own = x.sizes
+    input_sizes = x.sizes
     axes_named = node.integers("axes")
     axes = [axis + 4 if axis < 0 else axis for axis in axes_named] if axes_named else range(4)
     if len({*axes} & {*range(4)}) < len(axes):
         raise Unsupported(f"along axes {list(axes_named)}")
-    if len(own) != 4 or len(axes) != len(scales or sizes):
-        raise Unsupported(f"of {len(own)} axes, or by other numbers than the axes have")
-    scales_by_axis, sizes_by_axis = (
-        dict(zip(axes, scales, strict=False)),
-        dict(zip(axes, sizes, strict=False)),
-    )
-    _expect_as_onnxruntime(node, op, own, scales_by_axis, sizes_by_axis)
+    if len(input_sizes) != 4 or len(axes) != len(scales or target_sizes):
+        raise Unsupported(f"of {len(input_sizes)} axes, or by other numbers than the axes have")
+    scales_by_axis = dict(zip(axes, scales, strict=False))
+    sizes_by_axis = dict(zip(axes, target_sizes, strict=False))
+    _expect_as_onnxruntime(node, op, input_sizes, scales_by_axis, sizes_by_axis)
     return x.resize(op, scales_by_axis, sizes_by_axis)
 
 
@@ -317,37 +323,46 @@ def _stated_scales(node: OnnxNode, x: Tensor | None) -> list[float]:
 
 
 def _expect_as_onnxruntime(
-    node: OnnxNode, op: Resize, own: Sequence[Dim], scales: Mapping[int, float], sizes: Mapping[int, Dim]
+    node: OnnxNode,
+    op: Resize,
+    input_sizes: Sequence[Dim],
+    scales: Mapping[int, float],
+    target_sizes: Mapping[int, Dim],
 ) -> None:
     """Expect scales and sizes at which ONNX and onnxruntime agree, and porter's op with them.
 
     Args:
-        own: the input's sizes.
+        input_sizes: of all axes.
         scales: by axis; an axis has a scale or a size.
-        sizes: by axis, of the output.
+        target_sizes: of the output, by axis.
 
     Raises:
         Unsupported: they are others.
     """
     rule = node.text("coordinate_transformation_mode", "half_pixel")
     may_shrink = any(scale < 1 for scale in scales.values()) or any(
-        not _is_no_smaller(size, own[axis]) for axis, size in sizes.items()
+        not _is_no_smaller(size, input_sizes[axis]) for axis, size in target_sizes.items()
     )
-    if node.integer("antialias") and (
-        may_shrink or op.mode == "nearest"
-    ):  # onnxruntime runs none of the nearest
+    # onnxruntime runs no antialias with the nearest cell.
+    if node.integer("antialias") and (may_shrink or op.mode == "nearest"):
         raise Unsupported(f"({op.mode}) with antialias")
     may_be_one = any(
-        _may_be_one(own[axis], sizes.get(axis), scales.get(axis, 1.0)) for axis in {*scales, *sizes}
+        _may_be_one(input_sizes[axis], target_sizes.get(axis), scales.get(axis, 1.0))
+        for axis in {*scales, *target_sizes}
     )
     if rule == "pytorch_half_pixel" and may_shrink and may_be_one:
         raise Unsupported("by pytorch_half_pixel to one cell, which is then the first")
-    leaves_part = any(
-        scale * (1 if isinstance(size := own[axis], Open) else size) % 1 for axis, scale in scales.items()
-    )
+    leaves_part = any(_leaves_part(input_sizes[axis], scale) for axis, scale in scales.items())
     # In ONNX's text the part of a cell counts, and in onnxruntime it does not.
     if rule in ("align_corners", "half_pixel_symmetric") and leaves_part:
         raise Unsupported(f"by {rule} and a scale that leaves a part of a cell")
+
+
+def _leaves_part(size: Dim, scale: float) -> bool:
+    """Return whether an axis of this size has a part of a cell more than whole ones when it is scaled; for an
+    open size, whether one of any size may.
+    """
+    return scale * (1 if isinstance(size, Open) else size) % 1 != 0
 
 
 def _is_no_smaller(size: Dim, other: Dim) -> bool:
