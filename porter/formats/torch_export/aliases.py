@@ -13,8 +13,9 @@ from porter.formats.torch_export.nodes import AtenNode, AtenProgram
 
 def find_changed_uses(program: AtenProgram, known_ops: Collection[str]) -> dict[str, str]:
     """Return a sentence about each use of a value that an op before it has changed, by the name of the node
-    that uses it. Under "" is what concerns the whole program: an output that is changed, a stored tensor, or
-    a value that a program without such ops gives back.
+    that uses it: `'add' uses a value that 'relu_' (aten.relu_.default) has changed`. Under "" is what
+    concerns the whole program: an output that is changed, a stored tensor, or a value that a program without
+    such ops gives back.
 
     Args:
         known_ops: ops that porter knows. Others may give the memory of what they take.
@@ -39,8 +40,8 @@ def find_changed_uses(program: AtenProgram, known_ops: Collection[str]) -> dict[
             # Whatever shares the memory has changed too.
             changed |= dict.fromkeys(values_in.pop(memory[source], ()), node)
         # An op that porter does not know may give back the memory that it takes.
-        shares = node.inputs and (written or node.op in VIEWS or node.op not in known_ops)
-        owner = memory[node.source] if shares else node.name
+        gives_its_memory = node.inputs and (written or node.op in VIEWS or node.op not in known_ops)
+        owner = memory[node.source] if gives_its_memory else node.name
         for output in range(max(node.outputs, 1)):
             memory[node.name, output] = owner
             values_in.setdefault(owner, []).append((node.name, output))

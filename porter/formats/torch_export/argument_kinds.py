@@ -77,9 +77,10 @@ def expect_kinds(node: AtenNode, nodes: Mapping[str, AtenNode]) -> None:
         # An op's own kind of this argument comes before that of all ops.
         kind = _KINDS.get(f"{node.op}.{name}", _KINDS.get(name))
         if kind is not None and argument is not None and not kind(argument):
-            for each in argument if isinstance(argument, list) else [argument]:
-                if isinstance(each, tuple):
-                    raise Unsupported(f"whose argument '{name}' is {_describe_number(nodes[each[0]])}")
+            for item in argument if isinstance(argument, list) else [argument]:
+                # A value (NodeOutput), where the op takes a number.
+                if isinstance(item, tuple):
+                    raise Unsupported(f"whose argument '{name}' is {_describe_number(nodes[item[0]])}")
             raise ValueError(f"its argument '{name:.40}' is {argument!r:.40}")
 
 

@@ -62,6 +62,7 @@ _MOST_MOVES = 8
 """How many moves a kernel may have gone through."""
 # The pattern of torch's local response norm: means over channels of squares, by a pool over five axes.
 _CHANNEL_MEANS = "view", ("squeeze", ("avg_pool3d", ("pad", ("view", ("Mul", "x", "x")))))
+"""The pattern of what torch's local response norm divides by: each op, and behind it what it reads."""
 
 
 def kind_of(node: AtenNode) -> str:
@@ -330,6 +331,7 @@ def _matmul(scope: Scope, x: Tensor, other: Tensor) -> Tensor | Read:
         return products.matmul(walk, node, (x.source, kernel))
     if not x.is_value:
         return products.matmul_stored(walk, node, x.reference, kernel)
+    # A value by stored numbers, which may be several matrices.
     stored = walk.weights(kernel)
     # A single matrix is a dense layer's kernel.
     matrix = x.dense(Product(*_find_kernel(walk, other.reference)))
@@ -339,8 +341,9 @@ def _matmul(scope: Scope, x: Tensor, other: Tensor) -> Tensor | Read:
 
 
 def _find_kernel(walk: Walk, kernel: NodeOutput) -> tuple[NodeOutput, str]:
-    """Return the stored kernel that a constant is, and its axes, which are "OI" where it was transposed; it
-    may also be repeated for every row of images.
+    """Return the stored kernel that a constant is made from, and the order of the kernel's axes: of
+    `kernel.t()` it is the kernel and "OI", because a product takes "IO". A kernel that is repeated for every
+    row of images is the kernel itself. A constant that is made otherwise is returned as it is.
     """
     axes = "IO"
     node = walk.flow.nodes[kernel[0]]
@@ -385,20 +388,22 @@ class _Attention(Call):
 
 
 def _mask_to_add(scope: Scope, mask: NodeOutput) -> NodeOutput | None:
-    """Return what is added to the scores of an attention; None if nothing is. A constant of truths says which
-    scores count: nothing is added where all do, otherwise minus infinity to the others. transformers makes
-    one for any model while it is exported, and none otherwise (masking_utils.py,
-    `_ignore_bidirectional_mask_sdpa`). A constant that is only repeated is added as it is.
+    """Return what is added to the scores of an attention; None if nothing is.
+
+    A constant of truths says which scores count: nothing is added where all do, otherwise minus infinity to
+    the others. transformers makes one for any model while it is exported, and none otherwise
+    (masking_utils.py, `_ignore_bidirectional_mask_sdpa`). A constant that is only repeated is added as it is,
+    and so is a mask that depends on the image.
     """
     flow = scope.walk.flow
     if flow.is_live(mask):
         return mask
     while (source := flow.nodes[mask[0]]).op == "expand":
         mask = source.source
-    counts = flow.value(mask)
-    if counts is None or counts.dtype.kind != "b":
+    truths = flow.value(mask)
+    if truths is None or truths.dtype.kind != "b":
         return mask
-    return None if counts.all() else scope.constant(np.where(counts, 0.0, -np.inf)).reference
+    return None if truths.all() else scope.constant(np.where(truths, 0.0, -np.inf)).reference
 
 
 _OTHER_NAMES = {

@@ -8,8 +8,8 @@ from porter.formats.torch_export.nodes import AtenNode, AtenProgram
 
 
 def state_cast_types(program: AtenProgram) -> AtenProgram:
-    """Return the program in which a cast to the type of another value is one to this type, so that it does
-    not depend on the value.
+    """Return the program in which a cast to the type of another value, such as `x.type_as(y)`, is one to this
+    type, such as `x.to(torch.float32)`, so that it does not depend on the value.
     """
     nodes = {name: _state_type(node, program.types.get(name)) for name, node in program.nodes.items()}
     return replace(program, nodes=nodes)

@@ -70,9 +70,12 @@ def constant_sizes(node: AtenNode, sizes: Sequence[Any]) -> list[Any]:
     """
     # The sizes of the value's last axes, as many as are asked for.
     value_sizes = node.sizes[0][len(node.sizes[0]) - len(sizes) :]
-    known = [size if isinstance(size, int) else own for size, own in zip(sizes, value_sizes, strict=True)]
-    are_all = len(value_sizes) == len(node.sizes[0])
-    if are_all and known and isinstance(known[0], str):
+    known = [
+        size if isinstance(size, int) else value_size
+        for size, value_size in zip(sizes, value_sizes, strict=True)
+    ]
+    are_of_all_axes = len(value_sizes) == len(node.sizes[0])
+    if are_of_all_axes and known and isinstance(known[0], str):
         known[0] = 1  # the number of images
     return known
 
@@ -83,6 +86,7 @@ def are_same_for_images(
     """Return whether constants are the same for each image: what a program repeats for each image is computed
     once, and its first axis has one cell for an open size.
     """
+    # An output that is no tensor has none.
     input_sizes = [sizes for name, output in node.inputs for sizes in nodes[name].sizes[output : output + 1]]
     if not any(isinstance(size, str) for sizes in (*input_sizes, *node.sizes) for size in sizes):
         return True
@@ -166,14 +170,15 @@ def take_indexed(x: Numbers, indices: Sequence[Numbers | None]) -> Numbers:
     """Return the numbers at these indices, axis by axis, as numpy takes them; None takes a whole axis. Raise
     Unsupported for masks.
     """
-    stated = [each for each in indices if each is not None]
-    other_sizes = [
-        size for size, each in zip(x.shape, (*indices, *[None] * x.ndim), strict=False) if each is None
-    ]
-    if any(each.dtype.kind != "i" for each in stated):
+    stated = [index for index in indices if index is not None]
+    # Axes that no index stands for are whole too.
+    index_by_axis = (*indices, *[None] * x.ndim)
+    whole_sizes = [size for size, index in zip(x.shape, index_by_axis, strict=False) if index is None]
+    if any(index.dtype.kind != "i" for index in stated):
         raise Unsupported("by something else than places")
-    expect_room(math.prod((*np.broadcast_shapes(*(each.shape for each in stated)), *other_sizes)))
-    return np.asarray(x[tuple(slice(None) if each is None else each for each in indices)])
+    indexed_shape = np.broadcast_shapes(*(index.shape for index in stated))
+    expect_room(math.prod((*indexed_shape, *whole_sizes)))
+    return np.asarray(x[tuple(slice(None) if index is None else index for index in indices)])
 
 
 def convolve_pointwise(x: Numbers, kernel: Numbers, bias: Numbers | None) -> Numbers:

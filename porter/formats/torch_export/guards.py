@@ -144,8 +144,10 @@ def _least_size(graph: Graph, axis: int, traced: tuple[int, int]) -> int:
 
     def suffices(size: int) -> bool:
         """Return whether all the wide maps have more than one cell at this size."""
-        found = _shapes_or_none(graph, (*traced[:axis], size, *traced[axis + 1 :]))
-        return found is not None and all((found[path][1 + axis] or 0) > 1 for path in wide_maps)
+        shapes_there = _shapes_or_none(graph, (*traced[:axis], size, *traced[axis + 1 :]))
+        if shapes_there is None:
+            return False
+        return all((shapes_there[path][1 + axis] or 0) > 1 for path in wide_maps)
 
     return next(filter(suffices, range(traced[axis])), traced[axis])
 

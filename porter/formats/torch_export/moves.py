@@ -96,6 +96,7 @@ def _index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor | Numbers:
     """
     if x.array is not None:
         return take_indexed(x.array, [None if each is None else each.numbers() for each in indices])
+    # The first axis that is indexed, and any others.
     ((axis, cells), *further) = ((axis, each) for axis, each in enumerate(indices) if each is not None)
     shape = x.walk.constant_shape(cells.source)
     if further or shape is None or len(shape) != 1:
@@ -191,19 +192,23 @@ def _chunk(x: Tensor, chunks: int, dim: int = 0) -> list[Tensor]:
     return x.split(dim, _piece_sizes(x, dim, -(-size // chunks)))
 
 
-def _piece_sizes(x: Tensor, axis: int, most: Dim) -> list[int]:
-    """Return the sizes of the parts of an axis that have `most` cells, but the last one perhaps fewer."""
-    size, largest = fixed_sizes([x.size(axis), most])
+def _piece_sizes(x: Tensor, axis: int, most_cells: Dim) -> list[int]:
+    """Return the sizes of the parts of an axis that have `most_cells`, but the last one perhaps fewer: 7
+    cells in parts of 3 give [3, 3, 1].
+    """
+    size, largest = fixed_sizes([x.size(axis), most_cells])
     if largest < 1 or size > largest * x.scope.node.outputs:
         raise Unsupported(f"of {size} cells into parts of {largest}")
     return [min(largest, size - start) for start in range(0, size, largest)]
 
 
 def _pad(x: Tensor, pad: Sequence[Dim], mode: str = "constant", value: float = 0.0) -> Tensor:
-    """Return the value with cells before and after those of axes, the last axis first: one number, or the
-    map's own cells.
+    """Return the value with cells before and after those of axes: one number, or the map's own cells.
+
+    Args:
+        pad: two numbers for each axis, from the last one on: (1, 2, 3, 4) adds a column before and two
+            behind, three rows before and four behind.
     """
-    # torch states pairs from the last axis on.
     pairs = {-1 - pair: (pad[2 * pair], pad[2 * pair + 1]) for pair in range(len(pad) // 2)}
     return x.extend(pairs, _MODES[mode]) if mode in _MODES else x.pad(pairs, float(value))
 
@@ -243,8 +248,8 @@ def _vector_norm(
     return functions.norm(x, ord, _axes(x, dim), keepdim)
 
 
-def _extremum_function(function: Reduction, pair: Callable[[Tensor, Tensor], Tensor]) -> Function:
-    """Return the function of max or min: of two values, by `pair`, or over an axis by the reduction
+def _extremum_function(function: Reduction, of_two: Callable[[Tensor, Tensor], Tensor]) -> Function:
+    """Return the function of max or min: of two values by `of_two`, or over an axis by the reduction
     `function`. The latter gives the places of the extrema too, which are None here.
     """
 
@@ -253,7 +258,7 @@ def _extremum_function(function: Reduction, pair: Callable[[Tensor, Tensor], Ten
     ) -> Tensor | list[Tensor | None]:
         """Return the extremum of two values, or along axes with None for the places."""
         if other is not None:
-            return pair(x, other)
+            return of_two(x, other)
         return [x.reduce(function, _axes(x, dim), keepdim), None]
 
     return extremum
@@ -282,13 +287,16 @@ def _softmax_function(op: Softmax | LogSoftmax) -> Function:
 
 
 def _movedim(x: Tensor, source: Any, destination: Any) -> Tensor:
-    """Return the value with some axes at other places, and all others between these in their order."""
+    """Return the value with some axes at other places, and all others between these in their order: a map
+    N×C×H×W with axis 1 moved to 3 is N×H×W×C.
+    """
     sources, destinations = (
         [position_of(axis, x.rank) for axis in _as_list(axes)] for axes in (source, destination)
     )
-    others = iter(axis for axis in range(x.rank) if axis not in sources)
+    unmoved_axes = iter(axis for axis in range(x.rank) if axis not in sources)
     source_of = dict(zip(destinations, sources, strict=True))
-    return x.transpose([source_of[axis] if axis in source_of else next(others) for axis in range(x.rank)])
+    order = [source_of[axis] if axis in source_of else next(unmoved_axes) for axis in range(x.rank)]
+    return x.transpose(order)
 
 
 @dataclass(frozen=True, kw_only=True)

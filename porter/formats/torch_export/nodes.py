@@ -230,7 +230,9 @@ class _NodeReader:
         # Run in another type, the program would be another function.
         if op == "rms_norm" and arguments.get("eps") is None:
             arguments["eps"] = float(np.finfo(np.float64 if self.types[name] == _DOUBLE else np.float32).eps)
-        for key in (*OPERANDS, *(["weight"] if op == "lerp" else [])):
+        # A lerp computes with its weight.
+        operands = (*OPERANDS, "weight") if op == "lerp" else OPERANDS
+        for key in operands:
             number = arguments.get(key)
             if isinstance(number, int | float) and not isinstance(number, bool):
                 arguments[key] = self.add_number(f"{name}.{key}", number)
@@ -271,6 +273,8 @@ class _NodeReader:
         }
         for node in graph["nodes"]:
             part.read_node(node)
+        # What the graph gives inside keeps its names behind the scope, and its outputs are the calling
+        # node's values.
         self.types |= {f"{part.scope}{name}": kind for name, kind in part.types.items()}
         self.sources |= {
             f"{part.scope}{name}": source
@@ -354,9 +358,13 @@ def _describe_mutations(specs: Iterable[JsonObject]) -> Iterator[str]:
 
 
 def _value_name(argument: JsonObject) -> str:
-    """Return the name in a TensorArgument or a SymIntArgument, which may be in an Argument."""
-    if len(argument) == 1 and isinstance(inner := next(iter(argument.values())), Mapping):
-        argument = inner
+    """Return the name in a TensorArgument or a SymIntArgument, `{"name": "x"}` or `{"as_name": "s0"}`, which
+    may be in an Argument, `{"as_tensor": {"name": "x"}}`. Raise ValueError if it is no name.
+    """
+    if len(argument) == 1:
+        (inner,) = argument.values()
+        if isinstance(inner, Mapping):
+            argument = inner
     name = str(argument["name"] if "name" in argument else argument["as_name"])
     if not name.isidentifier():
         raise ValueError(f"{name!r} is not a name of a value")
@@ -381,10 +389,10 @@ def module_stack(node: JsonObject) -> list[tuple[str, str]]:
     """Return the calls of modules that a stated node is part of, the outermost first: a key of the call, and
     the module's path. The key of a further call of a module ends in its number: `L__self___relu@1`.
     """
+    # Calls are written as `key,path,class`, with `;` between them.
     calls = str((node.get("metadata") or {}).get("nn_module_stack") or "").split(";")
-    return [
-        (key, path) for key, path, *kind in (each.split(",", 2) for each in calls if each.count(",")) if kind
-    ]
+    fields_of_calls = (call.split(",", 2) for call in calls)
+    return [(fields[0], fields[1]) for fields in fields_of_calls if len(fields) == 3]
 
 
 def _sources_in(value: Any) -> Iterator[NodeOutput]:
@@ -396,8 +404,8 @@ def _sources_in(value: Any) -> Iterator[NodeOutput]:
 
 
 def _op_name(target: str) -> str:
-    """Return an op's name without its library and its overload, and without the mark of one that works in
-    place.
+    """Return an op's name without its library and its overload, and without the `_` of one that works in
+    place: `relu` for `aten.relu_.default`. An op of another library than ATen keeps its library's name.
     """
     library, _, rest = target.partition(".")
     if library != "aten":

@@ -27,15 +27,19 @@ def with_table_rows(program: AtenProgram) -> AtenProgram:
 
 
 def _row_lookup(nodes: Mapping[str, AtenNode], product: AtenNode) -> AtenNode | None:
-    """Return the node that takes rows of a table in place of a product with one-hot rows; None if `product`
-    is no such.
+    """Return the node that takes rows of a table in place of a product with one-hot rows, such as
+    `one_hot(places, 16).float() @ table`; None if `product` is no such.
     """
     # `dims`: which axis of the one-hot rows each axis of the product's first value is.
-    dims, (source, table) = [*range(len(product.sizes[0]))], product.inputs
+    dims = [*range(len(product.sizes[0]))]
+    source, table = product.inputs
     while (node := nodes[source[0]]).op in ("permute", "to", "_to_copy"):
         if node.op == "permute":
             dims = [node.arguments["dims"][axis] % len(dims) for axis in dims]
         source = node.source
-    if node.op != "one_hot" or not dims or dims[-1] != len(dims) - 1 or len(node.sizes[0]) != len(dims):
+    if node.op != "one_hot" or not dims:
+        return None
+    keeps_last_axis = dims[-1] == len(dims) - 1
+    if not keeps_last_axis or len(node.sizes[0]) != len(dims):
         return None
     return replace(product, op=ROWS, inputs=(node.source, table), arguments={"dims": dims[:-1]})

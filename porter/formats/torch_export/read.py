@@ -97,7 +97,7 @@ def _read_archive_graph(
     if graph.foreign:
         # An op that porter lacks may share memory with what it takes. What would be changed then cannot be
         # ported either.
-        # as if porter knew every op: these are wrong even if no unknown op shares memory
+        # These uses are wrong even if no such op shares memory: here porter counts as knowing every op.
         certain_uses = find_changed_uses(program, {node.op for node in program.nodes.values()})
         reason = next(iter(certain_uses.values()), changed_uses.get(""))
         return reason or (read(size, changed_uses) if changed_uses else graph)
@@ -140,16 +140,17 @@ def inputs_among(program: AtenProgram, needed: Collection[str]) -> tuple[str, ..
 
 def _find_bad_input(program: AtenProgram) -> str | None:
     """Return a sentence about why a port cannot take the program's inputs; None if it can."""
-    found = some([f"'{name}' of {_format_sizes(program.sizes(name))}" for name in program.images]) or "none"
+    inputs = some([f"'{name}' of {_format_sizes(program.sizes(name))}" for name in program.images]) or "none"
     sizes = [*map(program.sizes, program.images)]
     if not sizes or len(sizes[0]) != 4 or len(sizes) > MOST_INPUTS:
-        return f"an image of rank 4 is expected as an input, found {found}"
-    if any(each[:1] != sizes[0][:1] for each in sizes):
-        return f"inputs of one batch are expected, found {found}"
+        return f"an image of rank 4 is expected as an input, found {inputs}"
+    batch = sizes[0][:1]
+    if any(sizes_of_input[:1] != batch for sizes_of_input in sizes):
+        return f"inputs of one batch are expected, found {inputs}"
     # Of a further map the channels, of another tensor all sizes but the batch.
     further_sizes = chain(*(each[1:2] if len(each) == 4 else each[1:] for each in sizes[1:]))
     if any(isinstance(size, str) for size in further_sizes):
-        return f"beside the image, inputs of known channels or sizes are expected, found {found}"
+        return f"beside the image, inputs of known channels or sizes are expected, found {inputs}"
     computed_with = next((name for name in program.images if not _becomes_real(program, name)), None)
     if computed_with is None:
         return None
@@ -207,9 +208,8 @@ def _read_graph(
         foreign: why nodes cannot be ported, by name.
     """
     # Live nodes are those that the outputs need and that depend on an image; all others are constants.
-    live = _find_needed(program) & downstream(
-        program.nodes, lambda name: _live_inputs(program.nodes, name), program.images
-    )
+    dependent = downstream(program.nodes, lambda name: _live_inputs(program.nodes, name), program.images)
+    live = _find_needed(program) & dependent
     nodes = _without_size_inputs(program.nodes, live)
     flow = Dataflow(
         nodes,
@@ -279,8 +279,8 @@ def _read_node(foreign: Mapping[str, str], walk: Walk, node: AtenNode) -> Output
 
 
 def _titles_by_module(graph: FileGraph, nodes: Mapping[str, AtenNode]) -> dict[str, str]:
-    """Return titles for a graph's nodes, by their names: the paths of their modules, and their ops where one
-    module has several.
+    """Return titles for a graph's nodes, by their names: the paths of their modules (`layer1/0/conv1`), and
+    their ops where one module has several.
     """
     # The second value of the split `chunk` is `chunk:1`, and of the same module.
     owners = {node.name: node.name.partition(":")[0] for node in graph.nodes}
@@ -317,13 +317,13 @@ def _repeats_for_images(nodes: Mapping[str, AtenNode], node: AtenNode) -> bool:
     """
     if node.op not in ("expand", "repeat", "tile") or not node.sizes or not nodes[node.source[0]].sizes:
         return False
-    sizes, before = node.sizes[0], (*nodes[node.source[0]].sizes, ())[node.source[1]]
-    return (
-        # All axes but the first are as before; that one had one cell, or is new.
-        sizes[1:] == before[-len(sizes) + 1 :]
-        and len(before) in (len(sizes) - 1, len(sizes))
-        and before[: -len(sizes) + 1] in ((), (1,))
-    )
+    name, output = node.source
+    sizes, sizes_before = node.sizes[0], (*nodes[name].sizes, ())[output]
+    further_axes = len(sizes) - 1
+    keeps_further_axes = sizes[1:] == sizes_before[-further_axes:]
+    # Before, the first axis had one cell, or it is new.
+    repeats_first_axis = sizes_before[:-further_axes] in ((), (1,))
+    return keeps_further_axes and len(sizes_before) in (further_axes, len(sizes)) and repeats_first_axis
 
 
 def _live_inputs(nodes: Mapping[str, AtenNode], name: str) -> list[str]:

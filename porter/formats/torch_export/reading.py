@@ -123,7 +123,9 @@ def _constant_argument_sizes(scope: Scope, name: str, sizes_stated: Sequence[Any
     count = len(scope.node.sizes[0])
     source_sizes = scope.tensor(source).sizes if source else ()
     # Axes that the repeat adds in front had one cell.
-    sizes_before = [*[1] * (count - len(source_sizes)), *source_sizes][-len(sizes_stated) :]
+    new_axes = [1] * (count - len(source_sizes))
+    # The numbers are of the last axes.
+    sizes_before = [*new_axes, *source_sizes][-len(sizes_stated) :]
     sizes_after = constant_sizes(scope.node, [None] * count)[-len(sizes_stated) :]
     return [
         stated if isinstance(stated, int) else after // before

@@ -71,11 +71,8 @@ def _split_updates(program: AtenProgram) -> AtenProgram:
     nodes: dict[str, AtenNode] = {}
     sources, types = {**program.sources}, {**program.types}
     for name, node in program.nodes.items():
-        part = node.source if node.target in _UPDATES and node.inputs else None
-        tensors = [each for each in node.inputs if program.nodes[each[0]].op != "number"] if part else []
-        # Where all have one type, nothing is cast as it is written.
-        is_slice = part is not None and program.nodes[part[0]].op in _SLICES
-        if part is None or not is_slice or len({kinds.get(each) for each in tensors}) != 1:
+        part = _updated_part(program, node, kinds)
+        if part is None:
             nodes[name] = node
             continue
         computed = f"{name}_computed"
@@ -92,9 +89,25 @@ def _split_updates(program: AtenProgram) -> AtenProgram:
     return replace(program, nodes=nodes, sources=sources, types=types)
 
 
+def _updated_part(program: AtenProgram, node: AtenNode, kinds: Mapping[NodeOutput, int]) -> NodeOutput | None:
+    """Return the slice that an update such as `add_` writes into; None for another node, for an update of
+    another value than a slice, and for one that casts what it writes.
+
+    Args:
+        kinds: the ScalarTypes of all values.
+    """
+    if node.target not in _UPDATES or not node.inputs:
+        return None
+    is_slice = program.nodes[node.source[0]].op in _SLICES
+    tensors = [source for source in node.inputs if program.nodes[source[0]].op != "number"]
+    # Where all have one type, nothing is cast as it is written.
+    have_one_type = len({kinds.get(source) for source in tensors}) == 1
+    return node.source if is_slice and have_one_type else None
+
+
 def _name_whole_writes(program: AtenProgram) -> AtenProgram:
-    """Return the program in which what a write into a whole value gives is that value, so that its parts are
-    those of one.
+    """Return the program in which what a write into a whole value gives goes by that value's name, so that
+    its parts are those of one value: after `b = a.copy_(x)`, what reads b reads a.
     """
     names: dict[NodeOutput, NodeOutput] = {}
     nodes: dict[str, AtenNode] = {}
@@ -329,6 +342,7 @@ class _FunctionalWriter:
             part = source if step.op == "slice" else self._add_axis(node, source, sizes, axis)
             return self._replace_cells(node, value, axis, cells, part)
         # Of every `times` cells the slice has one, at the same place: as one cell of an axis of their own.
+        # For instance x[:, 1::2] of N×6 is cell 1 along the last axis of N×3×2.
         split = (*sizes[:axis], int(sizes[axis]) // times, times, *sizes[axis + 1 :])
         value = self._add_view(node, value, split)
         source = self._add_axis(node, source, split, axis + 1)
@@ -401,7 +415,7 @@ class _FunctionalWriter:
 
 def _cells(step: AtenNode, sizes: Sizes) -> tuple[int, int] | None:
     """Return the first cell of a slice, and the one behind its last, which is _END behind all; None where
-    porter does not know them.
+    porter does not know them. Of 5 cells, x[1:3] gives (1, 3) and x[-1] gives (4, _END).
     """
     size = sizes[step.arguments.get("dim", 0)]
     if step.op == "select":
