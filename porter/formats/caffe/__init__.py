@@ -13,6 +13,7 @@ _LAYER = re.compile(
     r"|^\s*name\s*:\s*[\"'][^\n]*\slayers?\s*\{",  # a net on one line
     re.MULTILINE,
 )
+"""What a net's text has: a layer, or an input."""
 
 
 def _is_net(content: Content) -> bool:

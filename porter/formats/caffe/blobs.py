@@ -83,8 +83,11 @@ def _shape_and_parts(data: memoryview, name: str) -> tuple[tuple[int, ...], list
                 legacy[number] = value
         elif number == _SHAPE:
             sizes = list(islice(_read_sizes(value), _MOST_AXES + 1))
-        elif number in (_FLOATS, _DOUBLES) and len(value) % (width := 4 if number == _FLOATS else 8) == 0:
-            parts.append(np.frombuffer(value, f"<f{width}"))
+        elif number in (_FLOATS, _DOUBLES):
+            width = 4 if number == _FLOATS else 8
+            # A part of other bytes is left out, and the numbers are then fewer than the shape says.
+            if len(value) % width == 0:
+                parts.append(np.frombuffer(value, f"<f{width}"))
         if len(parts) > _MOST_PARTS or len(sizes) > _MOST_AXES:
             raise ValueError(f"a blob of '{name}' has too many parts")
     if not sizes and legacy:
@@ -135,9 +138,9 @@ def _write_blob(array: Array) -> tuple[bytes, bytes]:
     """Return the head of a blob's message with its shape, and the bytes of its numbers."""
     number, kind = (_DOUBLES, "<f8") if array.dtype == np.float64 else (_FLOATS, "<f4")
     data = array.astype(kind, copy=False).tobytes()
-    heads = _write_field(_SHAPE, _write_field(_DIM, b"".join(map(_write_varint, array.shape)))) + _write_head(
-        number, len(data)
-    )
+    sizes = b"".join(map(_write_varint, array.shape))
+    shape = _write_field(_SHAPE, _write_field(_DIM, sizes))
+    heads = shape + _write_head(number, len(data))
     return _write_head(_BLOBS, len(heads) + len(data)) + heads, data
 
 

@@ -213,11 +213,14 @@ def _is_of_test(layer: TextMessage) -> bool:
 
     def matches_test(rule: TextMessage) -> bool:
         """Return whether a rule is met in the phase TEST, at level 0 and without stages."""
-        level = rule.count("min_level", 0) <= 0 <= rule.count("max_level", 0)
-        return rule.word("phase", "TEST") in _TEST_PHASE and level and not rule.words("stage")
+        has_level_0 = rule.count("min_level", 0) <= 0 <= rule.count("max_level", 0)
+        return rule.word("phase", "TEST") in _TEST_PHASE and has_level_0 and not rule.words("stage")
 
-    included, excluded = layer.parts("include"), layer.parts("exclude")
-    is_included = any(map(matches_test, included)) if included else not any(map(matches_test, excluded))
+    rules_to_include, rules_to_exclude = layer.parts("include"), layer.parts("exclude")
+    if rules_to_include:
+        is_included = any(map(matches_test, rules_to_include))
+    else:
+        is_included = not any(map(matches_test, rules_to_exclude))
     return is_included and layer.word("phase", "TEST") in _TEST_PHASE
 
 
@@ -226,19 +229,25 @@ def _type_of(layer: TextMessage) -> str:
     `INNER_PRODUCT` for `InnerProduct`.
     """
     stated = layer.word("type")
-    return _NEWER_TYPES.get(stated) or (
-        "".join(word.capitalize() for word in stated.split("_")) if stated.isupper() else stated
-    )
+    if stated in _NEWER_TYPES:
+        return _NEWER_TYPES[stated]
+    if stated.isupper():
+        return "".join(word.capitalize() for word in stated.split("_"))
+    return stated
 
 
 def _count_blobs(op: str, layer: TextMessage) -> int:
     """Return how many blobs a layer has, by its type and its settings; 0 for a type that is not trained."""
     if op in (*_CONVOLUTIONS, "InnerProduct"):
-        return 1 + layer.part(_PARAMETERS[op]).flag("bias_term", True)
+        has_bias = layer.part(_PARAMETERS[op]).flag("bias_term", True)
+        return 2 if has_bias else 1
+    value_count = len(layer.words("bottom"))
+    # A Scale of two values has no blob of factors, and a Bias of two values none at all.
     if op == "Scale":
-        # A Scale of two values has no blob of factors, and a Bias of two values none at all.
-        return (len(layer.words("bottom")) == 1) + layer.part("scale_param").flag("bias_term", False)
-    return {"BatchNorm": 3, "PReLU": 1, "Normalize": 1, "Bias": 2 - len(layer.words("bottom"))}.get(op, 0)
+        has_factors = value_count == 1
+        has_bias = layer.part("scale_param").flag("bias_term", False)
+        return has_factors + has_bias
+    return {"BatchNorm": 3, "PReLU": 1, "Normalize": 1, "Bias": 2 - value_count}.get(op, 0)
 
 
 def _sizes_of_inputs(net: TextMessage) -> list[Sequence[int | None]]:
@@ -246,12 +255,10 @@ def _sizes_of_inputs(net: TextMessage) -> list[Sequence[int | None]]:
     the `input_dim`; an empty shape for every input follows, for those that state none.
     """
     shapes = [shape.counts("dim") for shape in net.parts("input_shape")]
-    flat = net.counts("input_dim")
-    return [
-        *shapes,
-        *(flat[start : start + 4] for start in range(0, len(flat), 4)),
-        *[()] * len(net.words("input")),
-    ]
+    dims = net.counts("input_dim")
+    shapes_of_dims = (dims[start : start + 4] for start in range(0, len(dims), 4))
+    empty_shapes: list[Sequence[int | None]] = [()] * len(net.words("input"))
+    return [*shapes, *shapes_of_dims, *empty_shapes]
 
 
 def _sizes_of_data(layer: TextMessage) -> Sequence[int | None]:

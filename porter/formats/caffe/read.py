@@ -97,20 +97,18 @@ def _find_both_files(path: Path) -> tuple[Path | None, Path]:
     Raise FileError where several could be meant, or the weights are not there.
     """
     files: list[Path] = []
-    for suffix, what in ((_NET, "layers"), (_WEIGHTS, "weights")):
-        others = sorted(path.parent.glob(f"*{suffix}"))
-        deployed = [other for other in others if "deploy" in other.stem]
+    for suffix, content in ((_NET, "layers"), (_WEIGHTS, "weights")):
+        in_folder = sorted(path.parent.glob(f"*{suffix}"))
+        deployed = [file for file in in_folder if "deploy" in file.stem]
         same_name = path if path.suffix == suffix else path.with_suffix(suffix)
-        choices = deployed if len(deployed) == 1 else others
+        choices = deployed if len(deployed) == 1 else in_folder
         if same_name.is_file():
             choices = [same_name]
         if suffix == _NET and not choices:
             return None, path
         if len(choices) != 1:
-            message = (
-                f"a Caffe model's {what} are in a {suffix} beside it: there "
-                f"{f'are {len(choices)}' if choices else 'is none'}"
-            )
+            found = f"are {len(choices)}" if choices else "is none"
+            message = f"a Caffe model's {content} are in a {suffix} beside it: there {found}"
             raise FileError(message, where=path, next=f"name it {same_name.name}")
         files.append(choices[0])
     return files[0], files[1]
@@ -137,9 +135,9 @@ def _tensors_of_net(net: Net, stored: Mapping[str, Sequence[Array]], weights: Pa
             )
             raise FileError(message, where=weights, next="name the net that these weights were trained for")
         for name, array in zip(layer.blobs, blobs, strict=False):
-            kernel = name.endswith("/0") and layer.op in _KERNELS
-            dense = kernel and layer.op == "InnerProduct"
-            if kernel and (array.ndim < 2 or (dense and math.prod(array.shape[:-2]) != 1)):
+            is_kernel = name.endswith("/0") and layer.op in _KERNELS
+            is_matrix = is_kernel and layer.op == "InnerProduct"
+            if is_kernel and (array.ndim < 2 or (is_matrix and math.prod(array.shape[:-2]) != 1)):
                 message = (
                     f"blob 0 of layer '{layer.name}' has shape {list(array.shape)}, which is no "
                     f"kernel of {layer.op}"
@@ -147,9 +145,9 @@ def _tensors_of_net(net: Net, stored: Mapping[str, Sequence[Array]], weights: Pa
                 raise FileError(
                     message, where=weights, next="name the net that these weights were trained for"
                 )
-            if dense:
+            if is_matrix:
                 array = array.reshape(array.shape[-2:])
-            elif not kernel:
+            elif not is_kernel:
                 array = array.reshape(-1)
             by_name[name] = array
     return by_name
@@ -220,9 +218,10 @@ def _join_norms(layers: Sequence[CaffeLayer]) -> dict[str, CaffeLayer]:
     readers = Counter(source for layer in layers for source in layer.inputs[: layer.values])
     by_name: dict[str, CaffeLayer] = {}
     for layer in layers:
-        norm = by_name.get(layer.source[0])
+        before = by_name.get(layer.source[0])
         is_by_channel = layer.op == "Scale" and layer.values == 1 and layer.parameters.count("axis", 1) == 1
-        if norm is not None and is_by_channel and norm.op == "BatchNorm" and readers[layer.source] == 1:
+        norm = before if before is not None and before.op == "BatchNorm" else None
+        if norm is not None and is_by_channel and readers[layer.source] == 1:
             del by_name[norm.name]
             layer = replace(norm, name=layer.name, inputs=(*norm.inputs, *layer.inputs[1:]))
         by_name[layer.name] = layer
@@ -326,11 +325,12 @@ def _read_scale(layer: CaffeLayer, x: Tensor, *tensors: Tensor) -> Tensor | Valu
     # Two values: the second one is the factors, for each image (axis 0) or for each of its channels (axis 1).
     if layer.values == 2 and not layer.blobs and parameters.count("axis", 1) in (0, 1):
         (factors,) = tensors
-        other = factors.value
-        if not x.value.is_map or other.is_map or other.is_array or parameters.count("axis", 1):
+        are_features = not factors.value.is_map and not factors.value.is_array
+        begin_at_batch = not parameters.count("axis", 1)
+        if not x.value.is_map or not are_features or not begin_at_batch:
             return x * factors
         # One factor for each channel, spread over the cells of a map.
-        as_map = builder.add(f"{layer.name}:factors", ops.AsMap(), other)
+        as_map = builder.add(f"{layer.name}:factors", ops.AsMap(), factors.value)
         return builder.add(layer.name, ops.Multiply(), x.value, as_map)
     if layer.values != 1 or parameters.count("axis", 1) != 1 or parameters.count("num_axes", 1) != 1:
         raise Unsupported("over other axes than the channels'")
@@ -460,6 +460,7 @@ def _read_slice(layer: CaffeLayer, x: Tensor) -> list[Tensor]:
     axis = _axis(layer, "slice_dim")
     points = layer.parameters.counts("slice_point")
     (size,) = fixed_sizes([x.size(axis)])
+    # Where each part ends: points 2 and 5 of 9 cells give parts of 2, 3 and 4.
     ends = [*points, size] if points else [size // layer.gives * (part + 1) for part in range(layer.gives)]
     return x.split(axis, [end - start for start, end in zip([0, *ends], ends, strict=False)])
 

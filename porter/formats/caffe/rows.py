@@ -24,8 +24,11 @@ _MAXIMUM = ("MAX", "2")
 
 
 def program(definition: bytes) -> KernelProgram:
-    """Return the steps that a net states, for porter's own engine. Each step names the values and then the
-    blobs that it reads.
+    """Return a net as a program of porter's own engine: a step for each layer, with the names of the values
+    and then of the blobs that it reads, and of what it gives, and the functions that compute the layers.
+
+    Args:
+        definition: the net's text.
     """
     steps = []
     for layer in read_net(definition.decode()).layers:
@@ -53,9 +56,11 @@ def _settings(layer: TextMessage) -> Settings:
     parts = [part for name, parts in layer.fields.items() if name.endswith("_param") for part in parts]
     for part in parts:
         for name, field_values in part.fields.items() if isinstance(part, TextMessage) else ():
-            shapes = [each.fields.get("dim", ()) for each in field_values if isinstance(each, TextMessage)]
-            all_values = [*field_values, *(size for shape in shapes for size in shape)]
-            words.setdefault(name, []).extend(each for each in all_values if isinstance(each, str))
+            shapes = [shape.fields.get("dim", ()) for shape in field_values if isinstance(shape, TextMessage)]
+            sizes = (size for shape in shapes for size in shape)
+            words.setdefault(name, []).extend(
+                value for value in (*field_values, *sizes) if isinstance(value, str)
+            )
     return Settings(words)
 
 
@@ -69,17 +74,15 @@ def _grid(settings: Settings, **more: Any) -> Grid:
 
 def _pool(settings: Settings, x: Numbers) -> Any:
     """Compute Pooling, over windows or over the whole map."""
-    average = settings.word("pool", "MAX") in _AVERAGE
+    is_average = settings.word("pool", "MAX") in _AVERAGE
     if settings.flag("global_pooling"):
-        return x.mean((2, 3), keepdims=True) if average else x.max((2, 3), keepdims=True)
+        return x.mean((2, 3), keepdims=True) if is_average else x.max((2, 3), keepdims=True)
     floors = settings.word("round_mode") in _FLOOR or not settings.flag("ceil_mode", True)
     grid = _grid(settings, rounding="floor" if floors else "ceil")
     sides = settings.pair("kernel_size", 0)
-    return (
-        windows.average_pool(x, sides, grid, "clipped_window")
-        if average
-        else windows.max_pool(x, sides, grid)
-    )
+    if is_average:
+        return windows.average_pool(x, sides, grid, "clipped_window")
+    return windows.max_pool(x, sides, grid)
 
 
 def _batch_norm(settings: Settings, x: Numbers, mean: Numbers, variance: Numbers, factor: Numbers) -> Any:
@@ -95,11 +98,12 @@ def _scale(attributes: Mapping[str, Any], x: Numbers, gamma: Numbers, beta: Numb
     and a sum with the bias, if there is one.
     """
     is_per_image = attributes["values"] == 2 and attributes["settings"].count("axis", 1) == 0
-    scaled = x * (
-        gamma.reshape(*gamma.shape, *[1] * (x.ndim - gamma.ndim))
-        if is_per_image
-        else values.per_channel(gamma, x)
-    )
+    if is_per_image:
+        further_axes = [1] * (x.ndim - gamma.ndim)
+        factors = gamma.reshape(*gamma.shape, *further_axes)
+    else:
+        factors = values.per_channel(gamma, x)
+    scaled = x * factors
     return scaled if beta is None else scaled + values.per_channel(beta, x)
 
 
@@ -142,7 +146,8 @@ def _crop(settings: Settings, x: Numbers, like: Numbers) -> Any:
     offsets = settings.counts("offset") or [0]
     all_offsets = offsets if len(offsets) > 1 else offsets * (x.ndim - first)
     slices = [slice(start, start + size) for start, size in zip(all_offsets, like.shape[first:], strict=True)]
-    return x[(*[slice(None)] * first, *slices)]
+    whole_axes = [slice(None)] * first
+    return x[(*whole_axes, *slices)]
 
 
 def _flatten(settings: Settings, x: Numbers) -> Any:

@@ -121,8 +121,10 @@ def _find_both_files(path: Path) -> tuple[Path | None, Path]:
     # The name may have an epoch, as in NAME-0012.params.
     stem = _EPOCH.sub("", path.name)
     symbol_of_name = path.with_name(f"{stem.removesuffix('.params')}{_SYMBOL}")
-    others = [symbol_of_name] if symbol_of_name.is_file() else sorted(path.parent.glob(f"*{_SYMBOL}"))
-    return others[0] if len(others) == 1 else None, path
+    if symbol_of_name.is_file():
+        return symbol_of_name, path
+    symbols = sorted(path.parent.glob(f"*{_SYMBOL}"))
+    return symbols[0] if len(symbols) == 1 else None, path
 
 
 def _read_graph(symbol: Symbol, tensors: NamedArrays, budget: int, size: Size | None) -> FileGraph:
@@ -140,9 +142,12 @@ def _read_graph(symbol: Symbol, tensors: NamedArrays, budget: int, size: Size | 
     flow = Dataflow(
         nodes, live, stored, lambda node: _KINDS.get(node.op, ""), budget=budget, passed=symbol.passed
     )
-    _, channels, rows, columns = (
-        symbol.sides if len(symbol.sides) == 4 else (0, _channels_of_image(nodes, image, tensors), 0, 0)
-    )
+    # A size of 0 is open.
+    if len(symbol.sides) == 4:
+        _, channels, rows, columns = symbol.sides
+    else:
+        channels = _channels_of_image(nodes, image, tensors)
+        rows = columns = 0
     image_size = (rows or None, columns or None) if size is None else size
     image_input = GraphInput((image, 0), channels, image_size, order="CHW")
     return read_graph(begin(flow, image_input, tensors, value_name), READERS, symbol.ends)
@@ -196,7 +201,10 @@ def _stored_tensors(node: SymbolNode, axes: str) -> dict[str, Stored]:
     """
     kernel, *bias = [name for name, _ in node.inputs[1:]]
     has_no_bias = node.attributes.flag("no_bias", node.op == "Deconvolution")
-    return {"kernel": Stored(kernel, axes), **({"bias": Stored(bias[0])} if bias and not has_no_bias else {})}
+    tensors = {"kernel": Stored(kernel, axes)}
+    if bias and not has_no_bias:
+        tensors["bias"] = Stored(bias[0])
+    return tensors
 
 
 def _window(node: SymbolNode) -> tuple[Window, Pads]:
@@ -209,10 +217,8 @@ def _window(node: SymbolNode) -> tuple[Window, Pads]:
 def _read_conv(node: SymbolNode, x: Tensor, *tensors: Tensor) -> Tensor:
     """Read Convolution of maps N×C×H×W; others are Unsupported."""
     window, pads = _window(node)
-    if len(node.attributes.counts("kernel")) != 2 or node.attributes.word("layout", "None") not in (
-        "None",
-        "NCHW",
-    ):
+    layout = node.attributes.word("layout", "None")
+    if len(node.attributes.counts("kernel")) != 2 or layout not in ("None", "NCHW"):
         raise Unsupported("of other maps than N×C×H×W")
     filters, groups = node.attributes.count("num_filter", 0), node.attributes.count("num_group", 1)
     return x.conv(ops.Conv(filters, window, Convention.stated(pads), groups), _stored_tensors(node, "OIHW"))
@@ -230,10 +236,11 @@ def _read_deconv(node: SymbolNode, x: Tensor, *tensors: Tensor) -> Tensor:
             (size - 1) * stride + window.extent(axis)
             for axis, (size, stride) in enumerate(zip(fixed_sizes(x.sizes[2:]), window.stride, strict=True))
         )
+        # How many rows and columns are too much.
         down, across = (whole - size for whole, size in zip(reach, target_shape, strict=True))
         if min(down, across) < 0:
             raise Unsupported("to more cells than its kernels reach")
-        # Rounded up at the beginning, down at the end.
+        # Half of them, rounded up at the beginning, down at the end.
         pads = -(-down // 2), down // 2, -(-across // 2), across // 2
     else:
         rows, columns = settings.pair("adj", 0)
@@ -290,8 +297,8 @@ def _read_adaptive_pool(node: SymbolNode, x: Tensor) -> Tensor:
 def _read_fully_connected(node: SymbolNode, x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
     """Read FullyConnected, of all numbers of an image or along the last axis."""
     if not node.attributes.flag("flatten", True):
-        added = None if node.attributes.flag("no_bias") or bias is None else bias.reference
-        return x.dense(Product(kernel.reference, "OI", added))
+        bias_reference = None if node.attributes.flag("no_bias") or bias is None else bias.reference
+        return x.dense(Product(kernel.reference, "OI", bias_reference))
     return _as_features(x, kernel).fully_connected(
         node.attributes.count("num_hidden", 0), _stored_tensors(node, "OI")
     )
@@ -405,12 +412,8 @@ def _read_crop(node: SymbolNode, x: Tensor, like: Tensor | None = None) -> Tenso
     target_sizes = settings.pair("h_w", 0) if like is None else like.sizes[2:]
     starts: Sequence[Dim] = settings.pair("offset", 0)
     if settings.flag("center_crop"):
-        starts = [
-            whole // 2
-            for whole in fixed_sizes(
-                [size - target for size, target in zip(sizes, target_sizes, strict=True)]
-            )
-        ]
+        excess = fixed_sizes([size - target for size, target in zip(sizes, target_sizes, strict=True)])
+        starts = [cells // 2 for cells in excess]
     if any(start + target > size for start, target, size in zip(starts, target_sizes, sizes, strict=True)):
         raise Unsupported("beyond the map")
     cells = zip((2, 3), starts, target_sizes, strict=True)
@@ -500,8 +503,12 @@ def _read_bilinear_resize(node: SymbolNode, x: Tensor, like: Tensor | None = Non
         scale = settings.number(f"scale_{name}", 0.0)
         if scale == int(scale) != 0:
             scales[axis] = scale
-        else:  # the places are those of the sizes
-            sizes[axis] = int(fixed_sizes([x.size(axis)])[0] * scale) if scale else settings.count(name, 1)
+        # By another scale MXNet rounds the size, and takes the places that follow from it.
+        elif scale:
+            (size,) = fixed_sizes([x.size(axis)])
+            sizes[axis] = int(size * scale)
+        else:
+            sizes[axis] = settings.count(name, 1)
     return x.resize(op, scales, sizes)
 
 

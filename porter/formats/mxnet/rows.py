@@ -23,10 +23,11 @@ from porter.formats.mxnet.symbol import read_symbol
 
 
 def program(definition: bytes) -> KernelProgram:
-    """Return the program of a text that has the image's name and, on the next line, the symbol.
+    """Return a symbol as a program of porter's own engine: a step for each operator, with the names of what
+    it reads and gives, and the functions that compute the operators.
 
     Args:
-        definition: of the graph, as read.py keeps it.
+        definition: of the graph, as read.py keeps it: a line with the image's name, then the symbol.
     """
     name, _, text = definition.partition(b"\n")
     image = name.decode()
@@ -68,9 +69,11 @@ def _deconv(settings: Settings, x: Numbers, kernel: Numbers, bias: Numbers | Non
     used_bias = None if settings.flag("no_bias", True) else bias
     grid = _grid(settings)
     if target_shape := settings.counts("target_shape"):
-        sides = zip(x.shape[2:], grid.stride, kernel.shape[2:], grid.dilation, target_shape, strict=True)
+        by_axis = zip(x.shape[2:], grid.stride, kernel.shape[2:], grid.dilation, target_shape, strict=True)
+        # How many cells the windows reach beyond the target.
         excess = [
-            (n - 1) * step + (side - 1) * dilation + 1 - size for n, step, side, dilation, size in sides
+            (size - 1) * step + (side - 1) * dilation + 1 - target
+            for size, step, side, dilation, target in by_axis
         ]
         (top, bottom), (left, right) = (((cells + 1) // 2, cells // 2) for cells in excess)
         grid = replace(grid, pads=(top, bottom, left, right))
@@ -88,16 +91,15 @@ def _pool(settings: Settings, x: Numbers) -> Any:
         return np.sqrt(_sum_windows(settings, x**2))
     if kind == "sum":
         return _sum_windows(settings, x)
-    average = kind == "avg"
+    is_average = kind == "avg"
     if settings.flag("global_pool"):
-        return x.mean((2, 3), keepdims=True) if average else x.max((2, 3), keepdims=True)
+        return x.mean((2, 3), keepdims=True) if is_average else x.max((2, 3), keepdims=True)
     grid = _pool_grid(settings)
     sides = settings.pair("kernel", 0)
-    if not average:
+    if not is_average:
         return windows.max_pool(x, sides, grid)
-    return windows.average_pool(
-        x, sides, grid, "clipped_window" if settings.flag("count_include_pad", True) else "real_cells"
-    )
+    counts_pads = settings.flag("count_include_pad", True)
+    return windows.average_pool(x, sides, grid, "clipped_window" if counts_pads else "real_cells")
 
 
 def _pool_grid(settings: Settings) -> Grid:
@@ -117,8 +119,9 @@ def _adaptive_pool(settings: Settings, x: Numbers) -> Any:
     """Compute an adaptive pool with MXNet's windows (src/operator/contrib/adaptive_avg_pooling-inl.h)."""
     for axis, count in zip((2, 3), settings.pair("output_size", 1), strict=True):
         size = x.shape[axis]
-        ends = [(cell * size // count, -(-(cell + 1) * size // count)) for cell in range(count)]
-        x = np.stack([x.take(range(*each), axis).mean(axis) for each in ends], axis)
+        # The cells from where a part begins, rounded down, to where it ends, rounded up.
+        parts = [range(cell * size // count, -(-(cell + 1) * size // count)) for cell in range(count)]
+        x = np.stack([x.take(part, axis).mean(axis) for part in parts], axis)
     return x
 
 
@@ -195,9 +198,9 @@ def _split(settings: Settings, x: Numbers) -> tuple[Numbers, ...]:
 def _slice_axis(settings: Settings, x: Numbers) -> Numbers:
     """Compute slice_axis: the cells of an axis from `begin` to before `end`."""
     axis = settings.count("axis", 0)
-    end = settings.word("end", "None")
-    indices = range(x.shape[axis])[settings.count("begin", 0) : None if end == "None" else int(end)]
-    return x.take(indices, axis)
+    word = settings.word("end", "None")
+    cells = slice(settings.count("begin", 0), None if word == "None" else int(word))
+    return x.take(range(x.shape[axis])[cells], axis)
 
 
 def _slice(settings: Settings, x: Numbers) -> Numbers:

@@ -27,6 +27,7 @@ _KINDS = {
     "Min": "Min of axes",
 }
 # Parts of patterns: the largest number, and that or 0 if it is not finite.
+# Patterns of ops: each op, and behind it what it reads. `x` is any value, and `#axes` are constant axes.
 _PEAK = "Max of axes", "x", "#axes"
 _FINITE = "Where", ("IsFinite", _PEAK), _PEAK
 _SOFTMAX = "Exp", ("Sub", "x", ("Add", ("Log", ("Sum", ("Exp", ("Sub", "x", _FINITE)), "#axes")), _FINITE))
@@ -128,10 +129,12 @@ def _band(node: GraphNode, x: Tensor, below: Tensor, above: Tensor) -> Tensor:
     """Return the value of MatrixBandPart: so many diagonals below and above the main one; all of them where a
     number is below 0.
     """
-    least = -int(below.number())
-    most = int(above.number())
-    # A number below 0 is for all diagonals on that side; `least` has its sign turned.
-    return functions.band_part(x, None if least > 0 else least, None if most < 0 else most)
+    count_below = int(below.number())
+    count_above = int(above.number())
+    # Diagonals are numbered from the main one, those below it by numbers below 0.
+    lowest = None if count_below < 0 else -count_below
+    highest = None if count_above < 0 else count_above
+    return functions.band_part(x, lowest, highest)
 
 
 FUNCTIONS: Mapping[str, Callable[..., Tensor]] = by_name(

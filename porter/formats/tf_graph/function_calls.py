@@ -92,8 +92,8 @@ def _with_replacements(node: GraphNode, replacements: Mapping[NodeOutput, NodeOu
 
 def resolve_replacements(replacements: Mapping[NodeOutput, NodeOutput]) -> dict[NodeOutput, NodeOutput]:
     """Return, for each value in `replacements`, the one that replaces it in the end: what replaces a call's
-    output may itself be replaced, as another call's output. In a damaged file a value may replace itself: it
-    stays, and the graph is refused, because no node gives it.
+    output may itself be replaced, as another call's output. {a: b, b: c} gives {a: c, b: c}. In a damaged
+    file a value may replace itself: it stays, and the graph is refused, because no node gives it.
     """
     final: dict[NodeOutput, NodeOutput] = {}
     for value in replacements:
@@ -124,7 +124,7 @@ class _CalledFunction:
 
     def resolve(self, text: str) -> NodeOutput:
         """Return the value that a function's node names: `argument`, or `node:output of its op:place in that`
-        (function.proto, FunctionDef.node_def).
+        (function.proto, FunctionDef.node_def). `split:output:1` is the second value of the node `split`.
         """
         name, *output = text.split(":")
         if not output and name in self.arguments:
@@ -134,9 +134,11 @@ class _CalledFunction:
             raise self.refuse(
                 f"function '{self.name}' reads '{text}', which it lacks or whose op TensorFlow does not know"
             )
+        output_name, place = output[0], int(output[1])
         # An op's outputs are lists, which a node's outputs count one after the other.
-        lists_before = list(counts).index(output[0])
-        return self.names[name], sum(list(counts.values())[:lists_before]) + int(output[1])
+        lists_before = list(counts).index(output_name)
+        values_before = sum(list(counts.values())[:lists_before])
+        return self.names[name], values_before + place
 
     def make_node(self, proto: Any, call: str) -> GraphNode:
         """Return a node of the function under its name in the graph. It reads what the names of its inputs

@@ -70,14 +70,14 @@ class PlainGraph:
 
 
 def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, Array]]:
-    """Read the graph in porter's terms, and its tensors: every variable, every weight that a node takes,
+    """Return the graph in porter's terms, and its tensors: every variable, every weight that a node takes,
     every big constant, and what porter computed from them.
 
-    A tap is the name of a TensorFlow op and means its first output, or has the output's place behind it:
-    `split:1`. The definition is a GraphDef of the nodes that lead to the outputs, without those that give a
-    constant unchanged, and without control inputs, devices and underscored attributes; in it the tensors are
-    constants with their names, types and shapes, without their content; numbers that the file rounds and a
-    port does not are exact.
+    A tap (the name under which an engine gives a value) is the name of a TensorFlow op and means its first
+    output, or has the output's place behind it: `split:1`. The definition is a GraphDef of the nodes that
+    lead to the outputs, without those that give a constant unchanged, and without control inputs, devices and
+    underscored attributes; in it the tensors are constants with their names, types and shapes, without their
+    content; numbers that the file rounds and a port does not are exact.
 
     Raises:
         FileError: there is a loop, a node is missing, or a constant does not hold what it declares.
@@ -206,10 +206,11 @@ def _graph_outputs(builder: Builder, ends: Mapping[NodeOutput, Value]) -> list[N
     """Return the ends of a graph that are its outputs: not those that are another end's logits (what a
     softmax or a sigmoid reads), nor the input itself.
     """
-    by_end = {end.node: source for source, end in ends.items() if end.node in builder.nodes}
-    activations = [node for name in by_end if isinstance((node := builder.nodes[name]).op, OF_LOGITS)]
-    logits = {source for node in activations for source in node.inputs}
-    return [source for name, source in by_end.items() if name not in logits]
+    # By the name of porter's node that gives it; the input has none.
+    end_by_node = {value.node: end for end, value in ends.items() if value.node in builder.nodes}
+    end_nodes = [builder.nodes[name] for name in end_by_node]
+    logits = {name for node in end_nodes if isinstance(node.op, OF_LOGITS) for name in node.inputs}
+    return [end for name, end in end_by_node.items() if name not in logits]
 
 
 def _variables_as_constants(graph: PlainGraph) -> dict[str, GraphNode]:

@@ -171,8 +171,8 @@ def _order_all(nodes: Mapping[str, GraphNode], refuse: Refuse) -> dict[str, Grap
 def _choose_image(
     nodes: Mapping[str, GraphNode], candidates: Sequence[str]
 ) -> tuple[str | None, tuple[str, ...]]:
-    """Return the only node that takes images, or the first of several that meet in one network, and no notes;
-    otherwise None and a note with the reason.
+    """Return the name of the node that takes images, the first one of several that meet in one network, and
+    no notes; otherwise None and a note with the reason.
     """
     # They meet in one network where some node depends on all of them.
     if candidates and set.intersection(*(names_depending_on(nodes, [name]) for name in candidates)):

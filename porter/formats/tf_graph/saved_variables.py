@@ -111,7 +111,9 @@ def _choose_names(
 
 
 def _bound_owners(meta: Any, bundle: Bundle) -> dict[str, ObjectTensor]:
-    """Return the key and the name of each handle's variable, by the name of the handle's node."""
+    """Return the key in the checkpoint and the name of each variable whose handle is an argument of a
+    function, by the name of the handle's node. Return none where the SavedModel has no object graph.
+    """
     objects, saved = meta.object_graph_def, bundle.objects
     if not objects.nodes or not saved:
         return {}
@@ -141,12 +143,10 @@ def _match_objects(objects: Any, saved: Sequence[SavedObject]) -> dict[int, int]
         saved_children = saved[partners[node]].children
         for child in objects.nodes[node].children:
             partner = saved_children.get(child.local_name)
-            if (
-                partner is not None
-                and child.node_id not in partners
-                and 0 <= child.node_id < len(objects.nodes)
-                and partner < len(saved)
-            ):
+            if partner is None or child.node_id in partners:
+                continue
+            # A damaged file may name objects that it lacks.
+            if 0 <= child.node_id < len(objects.nodes) and partner < len(saved):
                 partners[child.node_id] = partner
                 waiting.append(child.node_id)
     return partners

@@ -96,7 +96,7 @@ def _resize(node: GraphNode, x: Tensor, sizes: Tensor) -> Tensor:
     if node.op != "ResizeBicubic":
         op = tensorflow.resize_rule(node.op == "ResizeBilinear", half_pixels, aligns_corners)
         return tensorflow.resize_to(x, sizes, op)
-    # 0, which is no power of two, where the ratio is not known.
+    # A ratio that is not known counts as 0, which is no power of two.
     factors = [ratio(new, old) or 0 for new, old in zip(sizes.dims(), x.sizes[1:3], strict=True)]
     if not has_cubic_shares(factors) or aligns_corners:
         raise Unsupported("by other factors than powers of two, whose shares TensorFlow takes from a table")

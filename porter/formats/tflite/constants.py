@@ -45,8 +45,11 @@ def is_cast(operator: Operator) -> bool:
 
 
 def read_index(node: Operator, rank: int, bounds: Sequence[Any]) -> tuple[slice | int | None, ...]:
-    """Return the index by which a SLICE or a STRIDED_SLICE takes a part of a value; `bounds` are the further
-    tensors that it reads.
+    """Return the index by which a SLICE or a STRIDED_SLICE takes a part of a value, as numpy takes it.
+
+    Args:
+        rank: how many axes the value has.
+        bounds: the further tensors that the operator reads: begins and sizes, or begins, ends and steps.
     """
     numbers = [np.asarray(each).ravel().tolist() for each in bounds]
     if node.op == "SLICE":

@@ -94,6 +94,7 @@ class Table:
         self._asked.add(number)
         vtable = self.position - _unpack(self.data, "i", self.position)
         size = _unpack(self.data, "H", vtable)
+        # The vtable's own size counts the two sizes, of two bytes each, and two bytes for each field.
         has_entry = 6 + 2 * number <= size
         offset = _unpack(self.data, "H", vtable + 4 + 2 * number) if has_entry else 0
         return self.position + offset if offset else None

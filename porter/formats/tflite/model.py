@@ -611,13 +611,19 @@ def _operator_code(code: Table) -> str:
 
 
 def _layer_name(names: Sequence[str], sources: Sequence[int], outputs: Sequence[int], op: str) -> str:
-    """Return a name for an operator. The converter joins the names of what it fuses by `;`, and a kernel has
-    that of its layer.
+    """Return a name for an operator: `block1/conv` where its kernel is `block1/conv/Conv2D`, otherwise that
+    of what it gives. The converter joins the names of what it fuses by `;`, and a kernel has that of its
+    layer.
+
+    Args:
+        names: of all tensors.
+        sources, outputs: the indices of those that the operator reads and gives.
     """
     if op in ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED") and len(sources) > 1:
         kernel = names[sources[1]]
-        *parts, last = (part for part in ("", *kernel.split(";")) if not part or "/" in part)
-        words = (last or next(iter(parts), "")).split("/")
+        # The last of the joined names that stands in a scope.
+        parts = [part for part in kernel.split(";") if not part or "/" in part]
+        words = (parts[-1] if parts else "").split("/")
         # What stands behind the layer's name is a part of it, such as `Conv2D` or `kernel`.
         while len(words) > 1 and not _PARTS_OF_A_LAYER.isdisjoint(
             (words[-1], words[-1].rstrip("0123456789"))

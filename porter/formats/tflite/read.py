@@ -190,7 +190,7 @@ def _matmul(node: Operator, x: Tensor, other: Tensor) -> Tensor:
 
 def _read_binary(node: Operator, *values: Tensor) -> Tensor:
     """Return the value of an operator of two values; onnx2tf repeats a value by a MUL with ones of other
-    sizes. A MUL that is the last step of an L2 norm gives that norm.
+    sizes, which is an expand. A MUL that is the last step of an L2 norm gives that norm.
     """
     scope = values[0].scope
     if node.op == "MUL":
@@ -244,6 +244,7 @@ def _batch_before_zeros(walk: Walk, node: Operator) -> NodeOutput | None:
         return None
     batch, *others = joined.inputs
     sizes = walk.sizes(batch) or ()
+    # Each of the others is one image.
     are_blank = all(
         (walk.zero_sizes.get(each) or walk.flow.shape(each)) == (1, *sizes[1:]) for each in others
     )

@@ -28,7 +28,12 @@ _SAME = 0
 
 
 def program(definition: bytes) -> KernelProgram:
-    """Return the program of a model's operators, for porter's own engine."""
+    """Return a model as a program of porter's own engine: a step for each operator, with the names of what it
+    reads and gives, and the functions that compute the operators.
+
+    Args:
+        definition: the content of the model's file.
+    """
     model = read_model(definition)
     # The file's name for each value; the one before an inner activation has a name of porter's.
     names = {
@@ -93,14 +98,12 @@ def _read_grid(operator: Operator, x: Numbers, sides: tuple[int, ...], dilations
     dilation = (1, 1)
     if dilations is not None:
         dilation = (operator.scalar(dilations + 1, "i", 1), operator.scalar(dilations, "i", 1))
-    pads = [0, 0, 0, 0]
-    if operator.scalar(_PADDING, "b") == _SAME:
-        pads = [
-            cells
-            for axis in (0, 1)
-            for cells in same_pads(x.shape[1 + axis], (sides[axis] - 1) * dilation[axis] + 1, stride[axis])
-        ]
-    return Grid(stride, dilation, (pads[0], pads[1], pads[2], pads[3]))
+    if operator.scalar(_PADDING, "b") != _SAME:
+        return Grid(stride, dilation)
+    (top, bottom), (left, right) = (
+        same_pads(x.shape[1 + axis], (sides[axis] - 1) * dilation[axis] + 1, stride[axis]) for axis in (0, 1)
+    )
+    return Grid(stride, dilation, (top, bottom, left, right))
 
 
 def _conv(operator: Operator, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:

@@ -35,11 +35,8 @@ def fill_dense(values: Array, shape: tuple[int, ...], sparsity: Table) -> Array:
     # divides.
     order, blocks = ([int(axis) for axis in sparsity.numbers(field, "i4")] for field in (_ORDER, _BLOCKS))
     levels = sparsity.tables(_LEVELS, _MOST_LEVELS)
-    if (
-        sorted(order) != [*range(len(shape) + len(blocks))]
-        or len(levels) != len(order)
-        or not {*blocks} <= {*range(len(shape))}
-    ):
+    stores_each_axis = sorted(order) == [*range(len(shape) + len(blocks))] and len(levels) == len(order)
+    if not stores_each_axis or not {*blocks} <= {*range(len(shape))}:
         raise ValueError("its levels are not those of its axes")
     coordinates, sides, count = _read_coordinates(order, levels, math.prod(shape))
     for block_axis, axis in enumerate(blocks, len(shape)):  # a block's cells follow those of its axis
@@ -58,11 +55,12 @@ def fill_dense(values: Array, shape: tuple[int, ...], sparsity: Table) -> Array:
 def _read_coordinates(
     order: Sequence[int], levels: Sequence[Table], most: int
 ) -> tuple[dict[int, Places], dict[int, int], int]:
-    """Return the coordinates of all places by axis, the sizes of the axes that are stored densely, and the
-    number of places.
+    """Return the coordinates of all stored cells by axis, the sizes of the axes that are stored densely, and
+    the number of cells. Cells (0, 2) and (1, 0) of a matrix are `{0: [0, 1], 1: [2, 0]}`.
 
     Args:
-        most: how many places there may be.
+        order: the axis that each level stores.
+        most: how many cells there may be.
 
     Raises:
         ValueError: there are more.

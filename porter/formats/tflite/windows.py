@@ -83,12 +83,13 @@ def _transposed_conv(
     """
     target = sizes.dims()
     kernel = expect_stored(weights, 4)
-    before = x.walk.views.own_view(x.value).known_sizes
-    if len(target) != 4 or len(before) != 4:
+    # All axes of the map, in TensorFlow's order.
+    x_sizes = x.walk.views.own_view(x.value).known_sizes
+    if len(target) != 4 or len(x_sizes) != 4:
         raise Unsupported("to a size that is not stated")
     window, _ = _read_window(node, (kernel.shape[1], kernel.shape[2]), None)
     pads = tensorflow.transposed_conv_cuts(
-        window, before[1:3], target[1:3], _PADDING_RULES[node.scalar(_PADDING, "b")]
+        window, x_sizes[1:3], target[1:3], _PADDING_RULES[node.scalar(_PADDING, "b")]
     )
     tensors = _stored_tensors(kernel, bias, "IHWO")
     return x.apply_op(ops.ConvTranspose(kernel.shape[0], window, pads, bias="bias" in tensors), **tensors)

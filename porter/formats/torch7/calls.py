@@ -37,11 +37,9 @@ class ModuleFields(dict[str, Any]):
     def sizes(self) -> list[int]:
         """Return the sizes of a View or a Reshape, which are a storage or a table with numbers as keys."""
         sizes = self["size"]
-        return (
-            [int(sizes[number]) for number in sorted(sizes)]
-            if isinstance(sizes, dict)
-            else [*map(int, sizes)]
-        )
+        if isinstance(sizes, dict):
+            return [int(sizes[number]) for number in sorted(sizes)]
+        return [*map(int, sizes)]
 
 
 @dataclass(frozen=True)
@@ -83,7 +81,7 @@ class _ModuleCalls:
             case "SelectTable" if isinstance(values, tuple):
                 index = fields.integer("index", 1)
                 # Lua counts from 1, and from the end below zero.
-                return ((), *values)[index] if index > 0 else values[index]
+                return values[index - 1] if index > 0 else values[index]
             case "FlattenTable":
                 return tuple(_leaves(values))
             case _ if _passes_through(kind, fields):
@@ -103,6 +101,7 @@ class _ModuleCalls:
     def _add_call(self, kind: str, name: str, fields: ModuleFields, values: Values) -> str:
         """Add the step of a module with its values and its arrays, and return the name of its value."""
         arrays_by_role = {role: fields[role] for role in _ARRAYS if isinstance(fields.get(role), np.ndarray)}
+        # An empty array is none.
         roles = tuple(role for role, array in arrays_by_role.items() if array.size)
         arrays = [
             self.names.setdefault(id(arrays_by_role[role]), ".".join((*name.split("/"), role)))
@@ -131,9 +130,9 @@ def _find_module(content: Any) -> LuaObject:
     """Return the module of a file, or of a table: under one of the usual names, or the only one in it."""
     if isinstance(content, LuaObject):
         return content
-    things = {key: each for key, each in content.items() if isinstance(each, LuaObject)}
-    usual = [things[name] for name in _NAMES_OF_MODEL if name in things]
-    return [*usual, *things.values()][0]
+    modules = {key: value for key, value in content.items() if isinstance(value, LuaObject)}
+    with_usual_name = [modules[name] for name in _NAMES_OF_MODEL if name in modules]
+    return [*with_usual_name, *modules.values()][0]
 
 
 def _passes_through(kind: str, fields: ModuleFields) -> bool:
@@ -148,13 +147,13 @@ def _passes_through(kind: str, fields: ModuleFields) -> bool:
 def _modules_in_order(table: Any) -> Iterator[tuple[int, LuaObject]]:
     """Yield the modules of a container with their numbers, from 1 on."""
     modules = table or {}
-    return enumerate(
-        (modules[number] for number in sorted(key for key in modules if isinstance(key, float))), 1
-    )
+    # Lua's numbers are floats; other keys are names.
+    keys = sorted(key for key in modules if isinstance(key, float))
+    return enumerate((modules[key] for key in keys), 1)
 
 
 def _leaves(values: Values) -> Iterator[str]:
-    """Yield the names of the values in a table of them."""
+    """Yield the names of the values in a table of them, at any depth; of a single value its name."""
     if isinstance(values, str):
         yield values
     else:

@@ -63,12 +63,9 @@ class Torch7Layer(Reading):
         missing.
         """
         values = self.fields.get(name)
-        numbers = (
-            [values[key] for key in sorted(values)]
-            if isinstance(values, dict)
-            else np.asarray(values if values is not None else [])
-        )
-        return [int(number) for number in numbers]
+        if isinstance(values, dict):
+            return [int(values[key]) for key in sorted(values)]
+        return [int(number) for number in np.asarray(values if values is not None else [])]
 
     def pair(self, rows: str, columns: str, default: int) -> tuple[int, int]:
         return self.count(rows, default), self.count(columns, default)
@@ -96,20 +93,19 @@ def find_network(content: Any) -> LuaObject | None:
     """
     if isinstance(content, LuaObject):
         return content
-    modules = (
-        {key: value for key, value in content.items() if isinstance(value, LuaObject)}
-        if isinstance(content, dict)
-        else {}
-    )
-    named = next((modules[key] for key in _NAMES_OF_MODEL if key in modules), None)
-    return named or (next(iter(modules.values())) if len(modules) == 1 else None)
+    table = content if isinstance(content, dict) else {}
+    modules = {key: value for key, value in table.items() if isinstance(value, LuaObject)}
+    for name in _NAMES_OF_MODEL:
+        if name in modules:
+            return modules[name]
+    return next(iter(modules.values())) if len(modules) == 1 else None
 
 
 def find_arrays(content: Any) -> NamedArrays:
-    """Return the arrays of a table that holds no module, by their keys."""
+    """Return the arrays of a table that holds no module, by the keys that lead to them: `epoch/weights/1`."""
     arrays = dict[str, Array]()
     waiting = [("", content)]
-    seen = set[int]()
+    seen = set[int]()  # the tables so far, one of which may hold itself
     while waiting:
         path, value = waiting.pop()
         if isinstance(value, np.ndarray):
@@ -117,11 +113,14 @@ def find_arrays(content: Any) -> NamedArrays:
         elif isinstance(value, dict | LuaObject) and id(value) not in seen:
             seen.add(id(value))
             fields = value if isinstance(value, dict) else value.fields
-            inner = (
-                (str(int(key)) if isinstance(key, float) else str(key), each) for key, each in fields.items()
+            named_values = (
+                (str(int(key)) if isinstance(key, float) else str(key), field_value)
+                for key, field_value in fields.items()
             )
             # Reversed, because the last one is taken first.
-            waiting += [(f"{path}/{key}" if path else key, each) for key, each in inner][::-1]
+            waiting += [
+                (f"{path}/{name}" if path else name, field_value) for name, field_value in named_values
+            ][::-1]
     return arrays
 
 
@@ -233,11 +232,10 @@ def _is_plain_dropout(op: str, fields: Table) -> bool:
 def _modules(fields: Table) -> list[Any]:
     """Return the modules of a container in their order; none if it holds none."""
     modules = fields.get("modules")
-    return (
-        [modules[key] for key in sorted(key for key in modules if isinstance(key, float))]
-        if isinstance(modules, dict)
-        else []
-    )
+    if not isinstance(modules, dict):
+        return []
+    # Lua's numbers are floats; other keys are names.
+    return [modules[key] for key in sorted(key for key in modules if isinstance(key, float))]
 
 
 def _path_of_part(path: str, number: int) -> str:

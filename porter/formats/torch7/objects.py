@@ -144,10 +144,12 @@ class _ObjectReader(Cursor):
         """Return the next storage, an array of one axis. Raise ValueError for a type that porter does not
         read.
         """
-        name = _STORAGE_TYPES.get(kind.removeprefix("Cuda"))
-        if name is None or (not kind and name == "f4"):
+        dtype = _STORAGE_TYPES.get(kind.removeprefix("Cuda"))
+        # Only CUDA's storage may be without a kind.
+        if dtype is None or (not kind and dtype == "f4"):
             raise ValueError(f"a storage of {kind or 'no kind'}, which porter does not read")
-        return self.array(name or self.long, self._long())
+        # A long integer has the width of the machine's.
+        return self.array(dtype or self.long, self._long())
 
     def _tensor(self) -> Array:
         """Return the next tensor, a view of its storage; an empty array where it has none. Raise ValueError
@@ -162,12 +164,8 @@ class _ObjectReader(Cursor):
         storage = self.read()
         if storage is None or not axes:
             return np.zeros(0, np.float32)
-        if (
-            not isinstance(storage, np.ndarray)
-            or storage.ndim != 1
-            or min((*sizes, *strides), default=0) < 0
-            or first < 0
-        ):
+        is_storage = isinstance(storage, np.ndarray) and storage.ndim == 1
+        if not is_storage or min((*sizes, *strides), default=0) < 0 or first < 0:
             raise ValueError("a tensor without a storage")
         count = math.prod(sizes)
         self.budget -= count * storage.itemsize

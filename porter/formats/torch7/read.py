@@ -222,7 +222,10 @@ def _axis(layer: Torch7Layer, x: Tensor) -> int:
     than the value's axes, it is an axis of one image, and the batch is before it.
     """
     dimension = layer.count("dimension", 1)
-    return dimension - 1 + (layer.count("nInputDims", 0) == x.rank - 1) if dimension > 0 else dimension
+    if dimension <= 0:
+        return dimension
+    is_of_image = layer.count("nInputDims", 0) == x.rank - 1
+    return dimension if is_of_image else dimension - 1
 
 
 def _read_depth_concat(layer: Torch7Layer, *values: Tensor) -> Tensor:
@@ -268,16 +271,18 @@ def _read_padding(layer: Torch7Layer, x: Tensor) -> Tensor:
     if layer.count("index", 1) != 1:
         raise Unsupported("within an axis")
     # Counted from 1, and without the batch if `nInputDim` is less than the value's axes.
-    axis = layer.count("dim", 1) - 1 + (0 < rank < x.rank)
+    dimension = layer.count("dim", 1)
+    is_of_image = 0 < rank < x.rank
+    axis = dimension if is_of_image else dimension - 1
     return x.pad({axis: (max(-cells, 0), max(cells, 0))}, layer.number("value", 0.0))
 
 
 def _read_threshold(layer: Torch7Layer, x: Tensor) -> Tensor:
     """Read Threshold as a lower bound; one that puts another number than its bound is Unsupported."""
-    least = layer.number("threshold", 1e-6)
-    if least != layer.number("val", 0.0):
+    bound = layer.number("threshold", 1e-6)
+    if bound != layer.number("val", 0.0):
         raise Unsupported("to another number")
-    return x.clip(least, math.inf)
+    return x.clip(bound, math.inf)
 
 
 def _read_lrn(layer: Torch7Layer, x: Tensor) -> Tensor:

@@ -33,8 +33,9 @@ def _row_of_module(row: Callable[..., Any]) -> Row:
     def run(attributes: Mapping[str, Any], *inputs: Numbers) -> Any:
         """Call the row; the arrays are the last inputs, one for each role."""
         roles = attributes["roles"]
-        values = inputs[: len(inputs) - len(roles)]
-        return row(attributes["fields"], *values, **dict(zip(roles, inputs[len(values) :], strict=True)))
+        value_count = len(inputs) - len(roles)
+        values, arrays = inputs[:value_count], inputs[value_count:]
+        return row(attributes["fields"], *values, **dict(zip(roles, arrays, strict=True)))
 
     return run
 
@@ -112,11 +113,13 @@ def _row_of_padding(mode: str) -> Callable[..., Any]:
 
 def _padding(fields: ModuleFields, x: Numbers) -> Any:
     """Compute Padding: cells before an axis, if the number is below zero, or after it."""
-    axis = fields.integer("dim", 1) - 1
     cells = fields.integer("pad", 0)
-    axis += 0 < fields.integer("nInputDim", 0) < x.ndim
-    around = [(max(-cells, 0), max(cells, 0)) if each == axis else (0, 0) for each in range(x.ndim)]
-    return pad(x, around, value=fields.get("value", 0.0))
+    # Counted from 1, and without the batch if `nInputDim` is less than the value's axes.
+    dimension = fields.integer("dim", 1)
+    is_of_image = 0 < fields.integer("nInputDim", 0) < x.ndim
+    padded_axis = dimension if is_of_image else dimension - 1
+    pads = [(max(-cells, 0), max(cells, 0)) if axis == padded_axis else (0, 0) for axis in range(x.ndim)]
+    return pad(x, pads, value=fields.get("value", 0.0))
 
 
 def _response_norm(fields: ModuleFields, x: Numbers) -> Any:
