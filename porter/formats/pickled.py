@@ -297,10 +297,10 @@ def _set_items(machine: _PickleMachine) -> None:
 
 def _update_dict(machine: _PickleMachine, items: Iterable[tuple[object, object]]) -> None:
     """Set items of the dictionary on the stack. Raise TypeError if it is none."""
-    into = machine.stack[-1]
-    if type(into) is not dict:
-        raise TypeError(f"it sets items of {type(into).__name__}")
-    into.update(read_mapping_items(items))
+    target = machine.stack[-1]
+    if type(target) is not dict:
+        raise TypeError(f"it sets items of {type(target).__name__}")
+    target.update(read_mapping_items(items))
 
 
 def _push_global(machine: _PickleMachine) -> None:
@@ -321,13 +321,13 @@ def _call(machine: _PickleMachine) -> None:
     """Replace a function and its arguments on the stack by the result of the call. Only the vocabulary's own
     functions are called.
     """
-    arguments, named = machine.stack.pop(), machine.stack.pop()
-    if not isinstance(named, PickledGlobal) or type(arguments) is not tuple:
-        raise TypeError(f"it calls {type(named).__name__}")
-    machine.copied += sum(len(given) for given in arguments if isinstance(given, list | tuple | dict))
+    arguments, function = machine.stack.pop(), machine.stack.pop()
+    if not isinstance(function, PickledGlobal) or type(arguments) is not tuple:
+        raise TypeError(f"it calls {type(function).__name__}")
+    machine.copied += sum(len(items) for items in arguments if isinstance(items, list | tuple | dict))
     if machine.copied > _MOST_OPCODES:  # through the memo, one long list can be copied by any number of calls
         raise machine.refusal("this pickle asks for more memory than tensors need")
-    machine.stack.append(named.make(*arguments))
+    machine.stack.append(function.make(*arguments))
 
 
 def _build_object(machine: _PickleMachine) -> None:

@@ -91,7 +91,8 @@ def has_more_parts(data: bytes, descriptor: Any, most: int) -> bool:
                 return True
             if field.cpp_type == field.CPPTYPE_MESSAGE and last > first:
                 bytes_left += last - first
-                (large if last - first >= _LARGE else small).append((first, last, field.message_type))
+                waiting = large if last - first >= _LARGE else small
+                waiting.append((first, last, field.message_type))
     return False
 
 

@@ -159,11 +159,12 @@ def _reader_with_weights(format: Format, path: Path, weights: Path) -> Reader:
     """
     assert format.read is not None
     if format.weights is not None:
-        if (given := recognise(weights)).name != format.weights:
-            wanted = known_format(format.weights)
-            what = "tensors" if wanted is None else wanted.what
-            expected = f"expected {what} beside {format.what}, got {given.what}"
-            raise UsageError(expected, where=weights, next="name the file of the model's weights")
+        weights_format = recognise(weights)
+        if weights_format.name != format.weights:
+            expected_format = known_format(format.weights)
+            what = "tensors" if expected_format is None else expected_format.what
+            message = f"expected {what} beside {format.what}, got {weights_format.what}"
+            raise UsageError(message, where=weights, next="name the file of the model's weights")
         return partial(format.read, weights=weights)
     if not format.renewed:
         graphs = ", ".join(each.what for each in READABLE if each.weights or each.renewed)
@@ -174,23 +175,25 @@ def _reader_with_weights(format: Format, path: Path, weights: Path) -> Reader:
         raise UsageError(
             f"{format.what} has its own tensors, and {WEIGHTS} gives others", where=path, next=next
         )
-    other = _read_as_stored(weights)
-    renewed = partial(format.read, weights=other.tensors)
+    weights_checkpoint = _read_as_stored(weights)
+    read_renewed = partial(format.read, weights=weights_checkpoint.tensors)
 
-    def read(path: Path, /, *given: Any, **named: Any) -> Checkpoint:
+    def read(path: Path, /, *arguments: Any, **keywords: Any) -> Checkpoint:
         """Read the file with the other one's tensors, and name both as the checkpoint's files."""
         try:
-            checkpoint = renewed(path, *given, **named)
+            checkpoint = read_renewed(path, *arguments, **keywords)
         except MappingError as error:
             raise error.at(error.where or str(weights)) from None
-        return replace(checkpoint, files=(*(checkpoint.files or (path,)), *(other.files or (weights,))))
+        files = checkpoint.files or (path,)
+        files_of_weights = weights_checkpoint.files or (weights,)
+        return replace(checkpoint, files=(*files, *files_of_weights))
 
     return read
 
 
 def _read_at_size(read: Reader, path: Path, outputs: Sequence[str], size: Size | None) -> Checkpoint:
     """Return a file as read, at a size if porter can read its graph only at one. Where nobody states a size,
-    a graph that one would help is marked `sizable`.
+    a graph that one would help is marked `sizable`, so that messages can ask for it.
     """
     checkpoint = read(path, outputs)
     is_stated = size is not None and None not in size

@@ -6,7 +6,7 @@ a map of flat chunks. msgpack decodes, within limits: nothing is made that the f
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from importlib import import_module
 from math import prod
 from pathlib import Path
@@ -78,7 +78,8 @@ def read_tree(path: Path) -> tuple[Collection[str], dict[str, Any]]:
     if not isinstance(tree, dict):
         raise ValueError(f"it is a {type(tree).__name__}, expected a map")
     of_model = {key: part for key, part in tree.items() if key not in NOT_THE_MODEL}
-    return tree.keys(), {name: value for key, part in of_model.items() for name, value in _leaves(key, part)}
+    leaves = {name: value for key, part in of_model.items() for name, value in _leaves(key, part)}
+    return tree.keys(), leaves
 
 
 def numbers(leaves: Mapping[str, Any]) -> NamedArrays:
@@ -177,9 +178,16 @@ def _listed(numbered: Any) -> list[Any]:
 
 
 def _leaves(name: str, tree: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the leaves of a tree of maps and lists, by the names on the way to them with `/` between."""
-    parts = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else None
-    if parts is None:
+    """Yield the leaves of a tree of maps and lists, by the names on the way to them with `/` between:
+    `params/conv1/kernel`, `params/blocks/0`.
+    """
+    parts: Iterable[tuple[Any, Any]]
+    if isinstance(tree, dict):
+        parts = tree.items()
+    elif isinstance(tree, list):
+        parts = enumerate(tree)
+    else:
         yield name, tree
-    for key, part in parts or ():
+        return
+    for key, part in parts:
         yield from _leaves(f"{name}/{key}", part)

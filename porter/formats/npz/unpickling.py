@@ -29,15 +29,14 @@ def unpickle_arrays(stream: bytes, limit: int, where: str) -> list[Array]:
         FileError: it is damaged, has more than `limit` bytes of arrays, or pickles something else, which is
             named.
     """
-    pickled, _ = unpickle(
-        stream, Vocabulary(_EncodeBudget(stream).names(), _SAVE_AGAIN, text=False, most=len(stream)), where
-    )
-    if (
-        not isinstance(pickled, _PickledArray)
-        or not isinstance(pickled.data, list)
-        or pickled.shape != (len(pickled.data),)
-    ):
-        raise FileError("expected a pickled list of arrays", where=where, next=_SAVE_AGAIN)
+    vocabulary = Vocabulary(_EncodeBudget(stream).names(), _SAVE_AGAIN, text=False, most=len(stream))
+    pickled, _ = unpickle(stream, vocabulary, where)
+    not_a_list = FileError("expected a pickled list of arrays", where=where, next=_SAVE_AGAIN)
+    if not isinstance(pickled, _PickledArray) or not isinstance(pickled.data, list):
+        raise not_a_list
+    # An object array of one axis holds its items as a list.
+    if pickled.shape != (len(pickled.data),):
+        raise not_a_list
     # Through the memo one array can be in the list any number of times, and each is copied.
     total = sum(
         len(part.data)
@@ -146,7 +145,7 @@ def _array_of_numbers(array: object, where: str) -> Array:
         )
     if (
         not isinstance(shape, tuple)
-        or not all(isinstance(axis, int) for axis in shape)
+        or not all(isinstance(size, int) for size in shape)
         or not isinstance(data, bytes)
     ):
         raise FileError(

@@ -27,11 +27,10 @@ def main() -> None:
 
     folder, request_file, target, most = sys.argv[1:]
     request = json.loads(Path(request_file).read_text())
-    store = (
-        {"driver": "ocdbt", "base": f"file://{folder}/"}
-        if request["ocdbt"]
-        else {"driver": "file", "path": f"{folder}/"}
-    )
+    if request["ocdbt"]:
+        store = {"driver": "ocdbt", "base": f"file://{folder}/"}
+    else:
+        store = {"driver": "file", "path": f"{folder}/"}
     context = tensorstore.Context(_ONE_AT_A_TIME)
     bytes_left = int(most)
     types_and_shapes = []

@@ -89,7 +89,10 @@ class _OrbaxTree(NamedTuple):
 
 
 def _tree_of_metadata(folder: Path) -> _OrbaxTree:
-    """Return the tree that a folder's metadata states, without what is not the model's."""
+    """Return the tree that a folder's metadata states, without what is not the model's. The leaf on the path
+    `params`, `conv1`, `kernel` is called `params/conv1/kernel`, and tensorstore has it as
+    `params.conv1.kernel`.
+    """
     metadata = read_json(read_bounded(folder / METADATA, _MOST_METADATA))
     leaves = dict(map(_parse_leaf, metadata["tree_metadata"].values()))
     of_model = {keys: kind for keys, kind in leaves.items() if keys[0] not in NOT_THE_MODEL}

@@ -74,14 +74,17 @@ def _tensor(path: Path, name: str, entry: Mapping[str, Any], data: Array) -> Arr
     """Return a tensor as the header states it, of the bytes after the header. Raise FileError for a dtype
     that numpy lacks.
     """
-    dtype = next((dtype for dtype, said in _DTYPES.items() if said == entry["dtype"]), None)
+    dtype = next((dtype for dtype, spelling in _DTYPES.items() if spelling == entry["dtype"]), None)
     if dtype is None:
         message = f"tensor '{name}' is {entry['dtype']}, expected one of {', '.join(_DTYPES.values())}"
         raise FileError(message, where=path)
     kind = storage_type(dtype)  # type: ignore[arg-type]
     start, end = entry["data_offsets"]
+    values = data[start:end]
     # Writers other than the package may begin a tensor at any byte.
-    values = data[start:end] if (data.ctypes.data + start) % kind.itemsize == 0 else data[start:end].copy()
+    is_aligned = (data.ctypes.data + start) % kind.itemsize == 0
+    if not is_aligned:
+        values = values.copy()
     return values.view(kind).reshape(entry["shape"])
 
 

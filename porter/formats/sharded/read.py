@@ -38,11 +38,12 @@ def read_sharded(path: Path) -> Checkpoint:
     kinds = set[tuple[str, str | None]]()
     for name, file in files.items():
         shard = _read(file)
-        if twice := sorted(tensors.keys() & shard.tensors.keys()):
-            raise FileError(f"several of its shards hold {some(twice)}", where=path, next=_AGAIN)
-        if unlike := sorted(names_by_shard[name] ^ shard.tensors.keys()):
+        if repeated := sorted(tensors.keys() & shard.tensors.keys()):
+            raise FileError(f"several of its shards hold {some(repeated)}", where=path, next=_AGAIN)
+        if in_one_only := sorted(names_by_shard[name] ^ shard.tensors.keys()):
             message = (
-                f"index and shard '{name}' do not hold the same tensors: only one of them has {some(unlike)}"
+                f"index and shard '{name}' do not hold the same tensors: only one of them has "
+                f"{some(in_one_only)}"
             )
             raise FileError(message, where=path, next=_AGAIN)
         tensors |= shard.tensors
@@ -98,9 +99,9 @@ def _shard_at(folder: Path, name: str) -> Path:
     file = folder / name
     if not file.is_file():
         raise ValueError(f"its shard '{name:.80}' is not beside it")
-    own = folder.resolve()
-    blobs = own.parent.parent / "blobs"
-    if file.resolve().parent not in (own, blobs):
+    real_folder = folder.resolve()
+    blobs = real_folder.parent.parent / "blobs"
+    if file.resolve().parent not in (real_folder, blobs):
         raise ValueError(f"its shard '{name:.80}' is a link to another folder")
     return file
 

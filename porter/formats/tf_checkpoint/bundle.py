@@ -129,7 +129,8 @@ def _entry_bytes(entry: Entry, shards: Sequence[memoryview]) -> memoryview:
 
 
 def _slice_key(key: bytes, extents: Extents) -> bytes:
-    """Return the key of a slice in ordered code (core/util/saved_tensor_slice_util.cc,
+    """Return the key of a slice in the index: its tensor's name, and where it begins and how long it is along
+    each axis, in a code whose bytes sort as the values do (core/util/saved_tensor_slice_util.cc,
     tsl/lib/strings/ordered_code.cc).
     """
     # Ordered code escapes two bytes, and ends a text with a zero and a one.

@@ -93,7 +93,8 @@ def _read_numbers(data: memoryview, type: int) -> Array:
     """Return the numbers in a TensorProto, in one axis: raw bytes for some types, packed integers for halves,
     booleans and whole numbers.
     """
-    parts = read_fields(data).contents.get(_RAW.get(type) or _PACKED[type], [])
+    field_number = _RAW.get(type) or _PACKED[type]
+    parts = read_fields(data).contents.get(field_number, [])
     if len(parts) > 1:
         raise ValueError("its numbers are in several parts")
     packed = parts[0] if parts else memoryview(b"")

@@ -90,7 +90,8 @@ class CheckpointTensor:
 
 
 def expect_places(extents: Extents, shape: Shape) -> tuple[slice, ...]:
-    """Return where a slice is in a tensor. A slice of None is all of its axis.
+    """Return where a slice is in a tensor: the extents ((0, None), (2, 3)) give [0:rows, 2:5]. A size of None
+    is all of its axis.
 
     Raises:
         ValueError: it is outside.
@@ -101,9 +102,10 @@ def expect_places(extents: Extents, shape: Shape) -> tuple[slice, ...]:
         slice(start, start + size if size is not None else axis_size)
         for (start, size), axis_size in zip(extents, shape, strict=True)
     )
-    if not all(
+    is_within = all(
         0 <= place.start <= place.stop <= axis_size for place, axis_size in zip(places, shape, strict=True)
-    ):
+    )
+    if not is_within:
         raise ValueError(f"a slice is outside of its tensor of shape {shape}")
     return places
 

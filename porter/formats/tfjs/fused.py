@@ -48,9 +48,10 @@ def _unfused_nodes(node: Any, node_class: Any) -> Iterator[Any]:
         return
     op, attributes = _FIRST_OPS[node.op]
     steps = [text.decode("utf-8", "replace") for text in node.attr["fused_ops"].list.s]
+    # The inputs of the steps, behind the two of the first op.
     further = list(node.input[2:])
-    needed = len({*steps} & {"BiasAdd", "Prelu"})
-    if steps[:1] != ["BiasAdd"] or len(steps) > 2 or len(further) < needed:
+    steps_with_input = {*steps} & {"BiasAdd", "Prelu"}
+    if steps[:1] != ["BiasAdd"] or len(steps) > 2 or len(further) < len(steps_with_input):
         raise ValueError(
             f"'{node.name}' fuses {', '.join(steps) or 'nothing'}, which TensorFlow.js does not run"
         )
@@ -63,7 +64,7 @@ def _unfused_nodes(node: Any, node_class: Any) -> Iterator[Any]:
     for count, step in enumerate(steps, 1):
         # The last step gives what the fused node gave.
         name = node.name if count == len(steps) else f"{node.name}/{step}"
-        inputs = [before, *([further.pop(0)] if step in ("BiasAdd", "Prelu") else [])]
+        inputs = [before, further.pop(0)] if step in steps_with_input else [before]
         yield from _unfused_step(node, step, node_class(name=name, input=inputs, attr={"T": node.attr["T"]}))
         before = name
 

@@ -34,6 +34,7 @@ def to_json(text: str) -> str:
         token = _TOKEN.match(text, position)
         if token is None:
             raise ValueError(f"its module has more than plain values: {text[position : position + 40]!r}")
+        # A text in either kind of quotes; a bracket, colon or comma; a key or `!0`; a number or another word.
         quoted, single, mark, word, plain = token.groups()
         position = token.end()
         depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(mark or "", 0)

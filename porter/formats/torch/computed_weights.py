@@ -21,7 +21,8 @@ _NAME_OF_PART = re.compile(
     r"((?:.*\.)?)(?:parametrizations\.(\w+)\.(.+)|(\w*(?:weight|bias))_(g|v|u|orig|mask))", re.DOTALL
 )
 """A tensor's name: its module, the parameter, and the part of the parameter's computation that the tensor
-is.
+is: `conv.`, `weight` and `original0` of `conv.parametrizations.weight.original0`, or in the older spelling
+`conv.`, `weight` and `g` of `conv.weight_g`.
 """
 
 
@@ -67,27 +68,27 @@ def with_computed_weights(checkpoint: Checkpoint) -> Checkpoint:
             stored = [checkpoint.tensors[each] for each in names]
             tensors[weight] = _compute_weight(weight, form, stored, checkpoint.path)
             weights_by_form.setdefault(form.what, []).append(weight)
-    notes = [
-        f"'{names[0]}'{f' and {len(names) - 1} more' if names[1:] else ''} computed by {what}"
-        for what, names in weights_by_form.items()
-    ]
-    return (
-        replace(checkpoint, tensors=tensors, notes=(*checkpoint.notes, *notes))
-        if weights_by_form
-        else checkpoint
-    )
+    if not weights_by_form:
+        return checkpoint
+    notes = []
+    for what, (first, *others) in weights_by_form.items():
+        further = f" and {len(others)} more" if others else ""
+        notes.append(f"'{first}'{further} computed by {what}")
+    return replace(checkpoint, tensors=tensors, notes=(*checkpoint.notes, *notes))
 
 
 def _forms_of_weights(stored: Collection[str]) -> dict[str, tuple[_ComputedForm, list[str]]]:
     """Return the form of each weight that is computed (weight norm, spectral norm or a pruning mask), and the
     names of the tensors that it is computed from, by the weight's name.
     """
+    # By the weight's name, the name of each part's tensor.
     parts: dict[str, dict[str, str]] = {}
     for name in stored:
         match = _NAME_OF_PART.fullmatch(name)
         if match is not None:
-            module, new, part, old, mark = match.groups()
-            parts.setdefault(f"{module}{new or old}", {})[part or mark] = name
+            # Either the first two have been found, or the older spelling's.
+            module, parameter, part, old_parameter, old_part = match.groups()
+            parts.setdefault(f"{module}{parameter or old_parameter}", {})[part or old_part] = name
     return {
         weight: (form, [names[part] for part in form.parts])
         for weight, names in parts.items()
@@ -123,18 +124,15 @@ def _compute_weight_norm(scale: Numbers, value: Numbers) -> Numbers:
     """
     sizes = scale.shape or (1,) * value.ndim
     axes_of_norm = [axis for axis, size in enumerate(sizes) if size != 1]
-    if (
-        len(sizes) != value.ndim
-        or any(sizes[axis] != value.shape[axis] for axis in axes_of_norm)
-        or len(axes_of_norm) > 1
-    ):
+    if len(sizes) != value.ndim or len(axes_of_norm) > 1:
+        raise _DoNotFit
+    if any(sizes[axis] != value.shape[axis] for axis in axes_of_norm):
         raise _DoNotFit
     # A scale of axes 1×1×... is one norm: the axis that it is for has a single index.
     if scale.ndim and not axes_of_norm and 1 not in value.shape:
         raise _DoNotFit
-    return with_norms(
-        value, scale.reshape(sizes), tuple(axis for axis in range(value.ndim) if axis not in axes_of_norm)
-    )
+    reduced_axes = tuple(axis for axis in range(value.ndim) if axis not in axes_of_norm)
+    return with_norms(value, scale.reshape(sizes), reduced_axes)
 
 
 def _compute_spectral_norm(value: Numbers, left: Numbers, right: Numbers) -> Numbers:
@@ -142,6 +140,7 @@ def _compute_spectral_norm(value: Numbers, left: Numbers, right: Numbers) -> Num
     singular vectors that training has left. The matrix has the filters as rows: the first axis, or of a
     transposed convolution the second one.
     """
+    # The axes that may be the filters'; a dense layer's kernel has them first, and a scalar has none.
     axes = range(2 if value.ndim > 2 else min(value.ndim, value.size, 1))
     matrices = [np.moveaxis(value, axis, 0).reshape(value.shape[axis], -1) for axis in axes]
     fitting = [

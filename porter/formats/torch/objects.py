@@ -178,12 +178,8 @@ def _rebuild_tensor(
     """Return a tensor as a pickle makes it, as a view of its storage. Raise ValueError for anything else than
     torch pickles.
     """
-    if (
-        not isinstance(storage, Storage)
-        or type(shape) is not tuple
-        or type(strides) is not tuple
-        or len(shape) != len(strides)
-    ):
+    are_tuples = type(shape) is tuple and type(strides) is tuple
+    if not isinstance(storage, Storage) or not are_tuples or len(shape) != len(strides):
         raise ValueError("a tensor is not as torch pickles it")
     _expect(len(shape) <= _MOST_AXES)
     return TorchTensor(

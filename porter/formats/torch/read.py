@@ -85,11 +85,11 @@ def _make_checkpoint(path: Path, saved: object, values: StorageValues) -> Checkp
     """
     state = unwrap(saved, _is_tensor, path)
     tensors = {name: values.array(name, tensor) for name, tensor in state.tensors.items()}
-    tensor = saved if isinstance(saved, Mapping) else {}
-    architecture = {ARCH: tensor[ARCH]} if isinstance(tensor.get(ARCH), str) else {}
-    if TIMM_AVERAGES in tensor:
-        architecture[LIBRARY] = "timm"
-    return Checkpoint(path, "torch", "torch", tensors, state.notes, stated=architecture)
+    facts = saved if isinstance(saved, Mapping) else {}
+    stated = {ARCH: facts[ARCH]} if isinstance(facts.get(ARCH), str) else {}
+    if TIMM_AVERAGES in facts:
+        stated[LIBRARY] = "timm"
+    return Checkpoint(path, "torch", "torch", tensors, state.notes, stated=stated)
 
 
 def _is_tensor(value: object) -> bool:
@@ -100,9 +100,8 @@ def _read_archive(path: Path, content: Content) -> tuple[object, StorageValues]:
     """Return the object that an archive holds, and the values of its tensors. Raise FileError if the archive
     is cut short, compressed, or has not exactly one pickle.
     """
-    with open_zip(
-        path, "PyTorch archive", io.BytesIO(content) if isinstance(content, bytes) else None
-    ) as archive:
+    stream = io.BytesIO(content) if isinstance(content, bytes) else None
+    with open_zip(path, "PyTorch archive", stream) as archive:
         members = ZipMembers(archive, path, len(content))
         # Of an archive that is cut short, Python's reader takes one that is inside it for the whole.
         if min((member.header_offset for member in members.by_name.values()), default=0) != 0:
@@ -140,11 +139,9 @@ def _read_archive(path: Path, content: Content) -> tuple[object, StorageValues]:
         header = content[member.header_offset : member.header_offset + _LOCAL_HEADER]
         # These lengths are of the member's name and of an extra field, which its content stands behind.
         lengths = header[_LENGTHS_IN_HEADER]
-        start = (
-            member.header_offset
-            + _LOCAL_HEADER
-            + sum(int.from_bytes(lengths[at : at + 2], "little") for at in (0, 2))
-        )
+        name_length = int.from_bytes(lengths[:2], "little")
+        extra_length = int.from_bytes(lengths[2:], "little")
+        start = member.header_offset + _LOCAL_HEADER + name_length + extra_length
         return ByteRange(start, member.file_size)
 
     return saved, StorageValues(path, content, range_of, order.decode())
@@ -164,11 +161,11 @@ def _read_stream(path: Path, content: Content) -> tuple[object, StorageValues]:
         roots.setdefault(storage.key, storage)
         return storage
 
-    words = torch_vocabulary(stored)
-    at, pickles = 0, []
+    vocabulary = torch_vocabulary(stored)
+    position, pickles = 0, []
     # The five pickles, one after the other; then the storages.
     for _ in range(5):
-        pickled, at = unpickle(content, words, str(path), at)
+        pickled, position = unpickle(content, vocabulary, str(path), position)
         pickles.append(pickled)
     magic, version, _, saved, keys = pickles
     damaged = FileError("this PyTorch file is cut short or damaged", where=path, next="fetch it again")
@@ -177,8 +174,9 @@ def _read_stream(path: Path, content: Content) -> tuple[object, StorageValues]:
     ranges: dict[str, ByteRange] = {}
     for key in keys:
         root = roots.get(str(key)) if isinstance(key, str | int) else None
-        if root is None or int.from_bytes(content[at : at + 8], "little") != root.total:
+        # Each storage begins with the count of its numbers, in 8 bytes.
+        if root is None or int.from_bytes(content[position : position + 8], "little") != root.total:
             raise damaged
-        ranges[root.key] = ByteRange(at + 8, root.total * root.item_bytes)
-        at += 8 + root.total * root.item_bytes
+        ranges[root.key] = ByteRange(position + 8, root.total * root.item_bytes)
+        position += 8 + root.total * root.item_bytes
     return saved, StorageValues(path, content, lambda storage: ranges.get(storage.key), "little")

@@ -95,15 +95,14 @@ class StorageValues:
 
     def _range_in_file(self, name: str, storage: Storage) -> ByteRange:
         """Return where the values of a tensor's storage are. Raise FileError for a file that lacks some."""
-        found = self._range_of(storage)
+        whole_storage = self._range_of(storage)
         size = storage.item_bytes
-        if (
-            found is None
-            or found.start + found.length > len(self._content)
-            or found.length < storage.total * size
-        ):
+        if whole_storage is None:
             raise self._damaged(f"this file lacks values of tensor '{name}'")
-        return ByteRange(found.start + storage.start * size, storage.count * size)
+        start, length = whole_storage
+        if start + length > len(self._content) or length < storage.total * size:
+            raise self._damaged(f"this file lacks values of tensor '{name}'")
+        return ByteRange(start + storage.start * size, storage.count * size)
 
     def _buffer(self, span: ByteRange, item: int) -> tuple[Array, int]:
         """Return an array of bytes, and where in it the values of `span` begin. It is the file itself, or a
@@ -130,7 +129,8 @@ class StorageValues:
         else:  # its pages would stay in memory beside the copy
             copied = np.fromfile(self._path, np.uint8, span.length, offset=span.start)
         if self._order != sys.byteorder:
-            copied[: span.length // item * item].view(f"u{item}").byteswap(inplace=True)
+            whole_numbers = copied[: span.length // item * item].view(f"u{item}")
+            whole_numbers.byteswap(inplace=True)
         return copied
 
     def _damaged(self, message: str) -> FileError:

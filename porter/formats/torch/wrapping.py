@@ -61,16 +61,13 @@ def unwrap(loaded: object, is_tensor: IsTensor, path: Path) -> StateDict:
     if not isinstance(loaded, Mapping):
         raise FileError(f"expected a state_dict, got a {type(loaded).__name__}", where=path, next=SAVE)
     search = _StateDictSearch(is_tensor, path)
-    # A training file may keep one tensor, such as its best accuracy, beside a state_dict under a key that
-    # porter does not know.
-    unknown = (
-        state
-        for state in (search.tensors_of(loaded), search.find_under_other_keys(loaded))
-        if state is not None
-    )
-    best = search.find_under_known_keys(loaded, 0) or max(
-        unknown, key=lambda state: len(state.tensors), default=None
-    )
+    best = search.find_under_known_keys(loaded, 0)
+    if best is None:
+        # A training file may keep one tensor, such as its best accuracy, beside a state_dict under a key that
+        # porter does not know: the one with the most tensors counts.
+        candidates = (search.tensors_of(loaded), search.find_under_other_keys(loaded))
+        states = [state for state in candidates if state is not None]
+        best = max(states, key=lambda state: len(state.tensors), default=None)
     if best is None:
         content = (
             "an optimiser's state" if _has_optimiser_state(loaded) else f"no tensor among {list_keys(loaded)}"
@@ -151,29 +148,28 @@ class _StateDictSearch:
                 next="save the state_dict of the model as it was before it was quantised",
             )
         state = _without_prefixes(tensors)
+        if not state.tensors:
+            return None
+        if not others:
+            return state
         note = f"ignored {list_keys(others)}, which are not tensors"
-        return (
-            replace(state, notes=(note, *state.notes) if others else state.notes) if state.tensors else None
-        )
+        return replace(state, notes=(note, *state.notes))
 
     def find_under_other_keys(self, value: Mapping[Any, Any]) -> StateDict | None:
         """Return the state_dicts under keys that porter does not know, such as a student's and a teacher's,
         as one; None if there is none.
         """
         by_key = {
-            key: self.find_in(tensor, 1)
-            for key, tensor in value.items()
+            key: self.find_in(inner, 1)
+            for key, inner in value.items()
             if isinstance(key, str) and key not in _KNOWN_KEYS
         }
         states = {key: state for key, state in by_key.items() if state is not None}
-        if len(states) < 2:
-            return next(
-                (
-                    _with_note(state, f"read under {list_keys([key])}", value, {key})
-                    for key, state in states.items()
-                ),
-                None,
-            )
+        if not states:
+            return None
+        if len(states) == 1:
+            ((key, state),) = states.items()
+            return _with_note(state, f"read under {list_keys([key])}", value, {key})
         tensors = {
             f"{key}.{name}": tensor for key, state in states.items() for name, tensor in state.tensors.items()
         }
