@@ -65,7 +65,7 @@ from porter.verification.numbers import (
 from porter.verification.parity import FLOAT32_LIMIT, MOST_ROUNDING
 from porter.verification.references import CutSource
 from porter.verification.results import CutCounts, FirstBad, NodeDistance, Parity
-from porter.verification.sizes import meet_every_remainder
+from porter.verification.sizes import least_general_size
 
 _AMPLIFYING = Exp, Power, Sin, Cos, Divide, Log, Sqrt, MatMul, Attention
 """Ops in which the rounding of large numbers is more than rounding."""
@@ -195,8 +195,7 @@ class CutPoints:
         inside = tuple(path for path in graph.by_path if path not in self.alone | together)
         # Only such a port is the function at sizes that were not compared.
         general = plan.only_size is None and not inside and not self.unreached
-        rows, columns = zip(*self.sizes, strict=True)
-        least = (min(rows), min(columns)) if general and meet_every_remainder(graph, self.sizes) else None
+        least = least_general_size(graph, self.sizes) if general else None
         return replace(
             parity,
             ok=parity.ok and bad is None,

@@ -36,7 +36,11 @@ LEAST_SIDE = 32
 """No image is smaller, unless the native size is: on a few pixels, a mistake in what has no window would not
 show, such as one channel's slope.
 """
-
+LARGEST_SIDE = 256
+"""No image is larger than the native size for the sake of its maps: what a network with a small native size
+does at larger ones is shown, and one for large images is not compared on larger ones.
+"""
+_LEAST_CELLS = 3
 
 _REMAINDERS = 3
 """How many remainders of its map's length, after whole strides, a window meets; or as many as its stride has.
@@ -83,6 +87,9 @@ def check_sizes(
         return None if built is None else Sizes((built,), (built,))
     _expect_every_size(plan.graph, native, source)
     small = tuple(size for size in small_sizes(plan.graph, native) if source.takes(size))
+    beyond = [size for size in small if max(size) > max(native)]
+    if beyond and not _runs(source, plan.graph, beyond[0]):
+        small = tuple(size for size in small_sizes(plan.graph, native, native) if source.takes(size))
     native_is_larger = math.prod(native) > max(map(math.prod, small), default=math.inf)
     # The native size is compared in float64 only where it costs no more.
     exact = small if native_is_larger else tuple(dict.fromkeys((*small, native)))
@@ -135,15 +142,17 @@ def _runs(source: SourceValues, graph: Graph, size: Pair) -> bool:
     return True
 
 
-def small_sizes(graph: Graph, native: Pair) -> tuple[Pair, ...]:
+def small_sizes(graph: Graph, native: Pair, largest: Pair = (LARGEST_SIDE, LARGEST_SIDE)) -> tuple[Pair, ...]:
     """Return the smallest sizes that show each wrong pad that the native size shows, and those that other
     maps under each stride show.
 
     The pads that a window reads depend on the map's length only through its remainder after whole strides
     (porter.padding). So two sides that differ by a multiple of all strides of the network together are
     equally good: every map has the same remainder. The windows at the beginning of a map, those at its end
-    and those between must be different: no map may be shorter than a window and its stride, or, if the map at
-    the native size is shorter, than that map. An image has at least `LEAST_SIDE` cells a side.
+    and those between must be different: no map may be shorter than a window and its stride. If one is at the
+    native size, the sizes are larger than that, unless the graph takes none up to `largest` at which every
+    map is long enough; then none may be shorter than at the native size. An image has at least `LEAST_SIDE`
+    cells a side, or the native size's.
 
     Two conventions can give the same pads for one remainder, for example `same` and (0,1) on even maps. So
     along rows and along columns each window with a stride meets two remainders, and with a stride above two
@@ -157,7 +166,8 @@ def small_sizes(graph: Graph, native: Pair) -> tuple[Pair, ...]:
     and 157x128, for Inception v3 at 299x299 171x202 and 202x171.
     """
     rows, columns = (
-        _telling_sides(graph, axis, _side_of_three_cells(graph, axis, native[axis])) for axis in (0, 1)
+        _telling_sides(graph, axis, _side_of_whole_windows(graph, axis, native[axis], largest[axis]))
+        for axis in (0, 1)
     )
     count = max(len(rows), len(columns)) if rows and columns else 0
     # the next column: a size with the native remainders along its rows has others along its columns
@@ -169,31 +179,30 @@ def small_sizes(graph: Graph, native: Pair) -> tuple[Pair, ...]:
     return tuple(filter(partial(takes_size, graph), oblong)) or small
 
 
-def meet_every_remainder(graph: Graph, sizes: Sequence[Pair]) -> bool:
-    """Return whether these input sizes show the pads that each node has at every larger size
-    (porter.padding).
+def least_general_size(graph: Graph, sizes: Sequence[Pair]) -> Pair | None:
+    """Return the rows and columns from which on each node has the pads that it has at some of these input
+    sizes (porter.padding); None if these do not show that.
 
-    They do if each window with a stride meets, along rows and along columns, every remainder of its map's
-    length after whole strides, no map is too short to show what is done with it, and nothing else depends on
-    how long a map is.
+    They show it if at those of them at which no map is too short to show what is done with it, each window
+    with a stride meets, along rows and along columns, every remainder of its map's length after whole
+    strides, and if nothing else depends on how long a map is.
     """
-    if any(len({size[axis] for size in sizes}) < 2 for axis in (0, 1)):
-        return False
     if any(isinstance(node.op, AdaptivePool | AsLarge | ResizeLike) for node in graph.nodes):
-        return False
+        return None
     if any(isinstance(node.op, Resize) and not _repeats_cells(node.op) for node in graph.nodes):
-        return False
+        return None
+    whole = [size for size in sizes if all(_has_whole_windows(graph, axis, size[axis]) for axis in (0, 1))]
     for axis in (0, 1):
-        known = [_map_lengths(graph, axis, size[axis]) or {} for size in sizes]
-        wanted = _telling_lengths(graph, axis)
-        if any(maps[path] < wanted[path] for maps in known for path in maps.keys() & wanted.keys()):
-            return False
+        if len({size[axis] for size in whole}) < 2:
+            return None
+        known = [_map_lengths(graph, axis, size[axis]) or {} for size in whole]
         for node in graph.nodes:
             stride = _stride(node.op, axis)
             met = {maps[node.source] % stride for maps in known if node.source in maps}
             if stride > 1 and len(met) < stride:
-                return False
-    return True
+                return None
+    rows, columns = zip(*whole, strict=True)
+    return min(rows), min(columns)
 
 
 def _repeats_cells(op: Resize) -> bool:
@@ -212,15 +221,25 @@ def takes_size(graph: Graph, size: Pair) -> bool:
     return True
 
 
-def _side_of_three_cells(graph: Graph, axis: int, native: int) -> int:
-    """Return the native side. If it has less than three cells, return a larger one with the same remainders
-    at every window: on one row, a value that is moved by a row stays where it was, so the mistake would not
-    show. If the graph does not take the larger side, return the native one.
+def _side_of_whole_windows(graph: Graph, axis: int, native: int, largest: int) -> int:
+    """Return the native side, or where a map there is too short to show all that is done with it, as one of 2
+    rows that a window of 5 reads, the next larger side at which none is, with the same remainders at every
+    window. Return the native side, too, if no side up to the `largest` is such.
     """
-    period = _period(graph, axis)
-    # `-(-a // b)` rounds up: whole periods are added until there are three cells.
-    grown = native + period * max(0, -(-(3 - native) // period))
-    return native if _map_lengths(graph, axis, grown) is None else grown
+    same_remainders = range(native, max(native, largest) + 1, _period(graph, axis))
+    # Longer sides have longer maps, so the first that suffices is found by halving.
+    first = bisect_left(same_remainders, True, key=partial(_has_whole_windows, graph, axis))
+    return native if first == len(same_remainders) else same_remainders[first]
+
+
+def _has_whole_windows(graph: Graph, axis: int, side: int) -> bool:
+    """Return whether no map is too short along an axis, for an input of `side` cells, to show all that is
+    done with it: by a window, whose beginning, middle and end on the map then differ.
+    """
+    maps, wanted = _map_lengths(graph, axis, side), _telling_lengths(graph, axis)
+    # On one row, a value that is moved by a row stays where it was.
+    wanted[INPUT] = max(_LEAST_CELLS, wanted.get(INPUT, 0))
+    return maps is not None and all(maps[path] >= wanted[path] for path in maps.keys() & wanted.keys())
 
 
 def _telling_sides(graph: Graph, axis: int, native: int) -> list[int]:
