@@ -145,6 +145,7 @@ class FileGraph:
         definition: the graph as the file states it, for its framework to run.
         left_out: layers that act in training only, which it lacks.
         further_inputs: what it takes beside its first input, under the file's names.
+        fixed_by: why a file of open sizes is read at one, in a sentence; empty otherwise.
         language: of the definition: `keras` is a config as JSON, `tensorflow` a serialised GraphDef, `onnx` a
             ModelProto, `torch-export` an ExportedProgram as JSON.
     """
@@ -165,6 +166,7 @@ class FileGraph:
     left_out: tuple[LeftOut, ...] = field(default=(), compare=False)
     axes: tuple[int | None, ...] = ()
     further_inputs: tuple[FurtherInput, ...] = ()
+    fixed_by: str = field(default="", compare=False)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -179,10 +181,11 @@ class FileGraph:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a checkpoint notes of the graph: that the file computes in half precision."""
-        if not self.halves:
-            return ()
-        return (f"its layers compute in {' and '.join(self.halves)}, and are read in exact arithmetic",)
+        """What a checkpoint notes of the graph: that the file computes in half precision, and why it is read
+        at one size.
+        """
+        halves = f"its layers compute in {' and '.join(self.halves)}, and are read in exact arithmetic"
+        return (*((halves,) if self.halves else ()), *((self.fixed_by,) if self.fixed_by else ()))
 
     def sizes(self, native: tuple[int, int]) -> InputSizes:
         """Return the input sizes of a recipe's model with this graph's numbers, built for `native` where the

@@ -242,3 +242,28 @@ def test_models_of_a_stated_batch_as_onnx(made: type[nn.Module], dynamo: bool, t
     images = torch.randn(3, 3, 16, 12)
     found = porter.load(tmp_path / "port")(images).detach()
     np.testing.assert_allclose(found, network(images).detach(), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        ({"min": 8, "max": 64}, "at most 64 rows and 64 columns"),
+        ({"min": 8}, "states a least one"),
+        ({}, None),
+    ],
+)
+def test_why_a_program_of_open_sizes_is_read_at_one(
+    limits: dict[str, int], reason: str | None, tmp_path: Path
+) -> None:
+    auto = torch.export.Dim.AUTO
+    rows, columns = (torch.export.Dim(name, **limits) if limits else auto for name in ("rows", "columns"))
+    network = nn.Sequential(nn.Conv2d(3, 4, 3, 2, 1), nn.ReLU()).eval()
+    with warnings.catch_warnings(action="ignore"):
+        program = torch.export.export(
+            network, (torch.zeros(2, 3, 20, 28),), dynamic_shapes=({2: rows, 3: columns},)
+        )
+    torch.export.save(program, tmp_path / "model.pt2")
+    found = porter.inspect(tmp_path / "model.pt2")
+    assert (found.size == (20, 28)) is (reason is not None)
+    _, *notes = found.checkpoint.notes  # the first says which torch wrote it
+    assert len(notes) == (reason is not None) and all(str(reason) in note for note in notes)

@@ -108,6 +108,27 @@ def holds_at_every_size(program: JsonObject, image: str, traced: Sequence[int], 
     return True
 
 
+def why_only_size(program: JsonObject, image: str) -> str:
+    """Return a sentence about why a program of open sizes is read at the one that it was traced with: it
+    states a largest size, or it is not certain to be the model's at every other one.
+    """
+    axes = {0: "rows", 1: "columns"}
+    largest = {
+        axes[axis]: (program["range_constraints"].get(symbol) or {}).get("max_val")
+        for axis, symbol in (_open_size_symbols(program, image) or {}).items()
+    }
+    stated = " and ".join(f"{count} {name}" for name, count in largest.items() if count is not None)
+    if not stated:
+        return (
+            "its sizes are open, but it looks at them or states a least one, so it may be another function "
+            "than the model at other sizes"
+        )
+    return (
+        f"it states at most {stated}, and torch may have left out what larger images take: export it without "
+        "a largest size for a port of any size"
+    )
+
+
 def _open_size_symbols(program: JsonObject, image: str) -> dict[int, str] | None:
     """Return the names of the image's open sizes by the map's axes, 0 for rows and 1 for columns; None where
     a size is no single symbol (`2*s0`), or both are the same one.

@@ -29,7 +29,7 @@ from porter.formats.torch_export.argument_kinds import expect_kinds
 from porter.formats.torch_export.arithmetic import kind_of, operands
 from porter.formats.torch_export.casts import state_cast_types
 from porter.formats.torch_export.constants import RESHAPES, SIZED, are_same_for_images, is_cast
-from porter.formats.torch_export.guards import holds_at_every_size, traced_sizes
+from porter.formats.torch_export.guards import holds_at_every_size, traced_sizes, why_only_size
 from porter.formats.torch_export.moves import VIEWS
 from porter.formats.torch_export.nodes import AtenNode, AtenProgram, Sizes, Walk, read_program
 from porter.formats.torch_export.one_hots import with_table_rows
@@ -105,7 +105,9 @@ def _read_archive_graph(
         return next(iter(changed_uses.values()))
     # A size that is built in is not looked for again.
     only = None if graph.built_size and not size else _only_size(archive.program, program, graph)
-    return graph if only in (None, size) else read(only)
+    if only in (None, size):
+        return graph
+    return replace(read(only), fixed_by=why_only_size(archive.program, program.images[0]))
 
 
 def _read_program_of(archive: Archive, outputs: Sequence[str]) -> AtenProgram:
