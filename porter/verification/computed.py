@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -58,7 +59,9 @@ def expect_numbers(port: StoredPort, exact: Tensors) -> OwnTensors:
         unrounded[path] = {role: exact.get(path, {}).get(role, stored) for role, stored in roles.items()}
         for role, stored in roles.items():
             wanted = cast(unrounded[path][role], port.record.dtype, f"{path}:{role}", allow_overflow=True)
-            if not np.array_equal(wanted, stored, equal_nan=stored.dtype.kind == "f"):
+            # NaNs are rare, and a comparison that allows for them takes ten times as long.
+            are_equal = partial(np.array_equal, wanted, stored)
+            if not are_equal() and not are_equal(equal_nan=stored.dtype.kind == "f"):
                 raise CheckFailed(
                     f"expected the source's numbers, rounded once to {port.record.dtype}, got others",
                     where=f"{path}:{role}",
