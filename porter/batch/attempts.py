@@ -152,6 +152,19 @@ def _watch(
                 return f"it took {peak / _PER_GB:.1f} GB of memory, more than {limits.gigabytes:g}", peak
 
 
+def import_psutil() -> Any:
+    """Return psutil, which measures memory.
+
+    Raises:
+        NotInstalled: it is not installed.
+    """
+    try:
+        import psutil
+    except ImportError:
+        raise NotInstalled("psutil is needed to measure memory", next=install("batch")) from None
+    return psutil
+
+
 def _memory_of(process: int) -> Callable[[], int]:
     """Return a function that measures the memory of a process and of those that it began, in bytes; 0 once it
     has ended.
@@ -159,10 +172,7 @@ def _memory_of(process: int) -> Callable[[], int]:
     Raises:
         NotInstalled: psutil is not installed.
     """
-    try:
-        import psutil
-    except ImportError:
-        raise NotInstalled("psutil is needed to measure memory", next=install("batch")) from None
+    psutil = import_psutil()
 
     def resident() -> int:
         with suppress(psutil.NoSuchProcess):
@@ -170,7 +180,7 @@ def _memory_of(process: int) -> Callable[[], int]:
             return sum(map(_resident, (top, *top.children(recursive=True))))
         return 0
 
-    def _resident(each: psutil.Process) -> int:
+    def _resident(each: Any) -> int:
         with suppress(psutil.Error):
             return int(each.memory_info().rss)
         return 0

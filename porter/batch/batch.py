@@ -15,7 +15,7 @@ from porter.base.errors import NotInstalled, UsageError
 from porter.base.options import MEMORY, ON, SHARD, TIMEOUT, WORKERS
 from porter.base.package import install
 from porter.base.progress import progress_bar
-from porter.batch.attempts import JobLimits, JobRunner
+from porter.batch.attempts import JobLimits, JobRunner, import_psutil
 from porter.batch.jobs import Job, read_jobs
 from porter.batch.results import LOGS, PORTS, RESULTS, JobResult, read_result, write_tables
 from porter.files.locks import locked
@@ -113,6 +113,7 @@ def _limits(asked: BatchOptions) -> JobLimits:
 
     Raises:
         UsageError: a number is not above 0, or the machine to run on is unknown.
+        NotInstalled: memory is limited, and psutil is not there to measure it.
     """
     given = ((TIMEOUT, asked.timeout), (MEMORY, asked.memory), (WORKERS, asked.workers))
     for option, value in given:
@@ -120,6 +121,8 @@ def _limits(asked: BatchOptions) -> JobLimits:
             raise UsageError(f"expected a number above 0, got {value}", where=option)
     if asked.on not in (LOCAL, RAY):
         raise UsageError(f"expected {LOCAL} or {RAY}, got '{asked.on}'", where=ON)
+    if asked.memory is not None and asked.on == LOCAL:
+        import_psutil()  # before a job begins
     return JobLimits(asked.timeout, asked.memory)
 
 

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from porter.base.commands import BatchOptions
-from porter.base.errors import FileError, UsageError
+from porter.base.errors import FileError, NotInstalled, UsageError
 from porter.batch.batch import BatchOutcome, batch
 from porter.batch.jobs import read_jobs
 from tests.support.fixtures import Cli
@@ -224,3 +224,10 @@ def test_the_arguments(tmp_path: Path, cli: Cli) -> None:
     ):
         ran = cli("batch", tmp_path / "list.csv", "--out", tmp_path / "out", *options)
         assert ran.status == 2 and said in ran.err
+
+
+def test_memory_that_nothing_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psutil", None)
+    with pytest.raises(NotInstalled, match="psutil is needed"):
+        made(tmp_path, ["a.onnx"], memory=1.0)
+    assert not (tmp_path / "out").exists()
