@@ -25,8 +25,8 @@ from porter.graph.plan import make_plan
 from porter.graph.walks import downstream
 from porter.padding import ANY
 from porter.source.in_memory import save_and_read
+from tests.support.frameworks.every_op import OF_MAPS, SIZE, every_op, tensors_of
 from tests.support.frameworks.torch.classic_graphs import convnext, mobilenet_v3
-from tests.support.frameworks.torch.every_op import OF_MAPS, SIZE, every_op, tensors_of
 from tests.support.frameworks.torch.graphs import inception, small_mobilenet
 
 SIDE = 24

@@ -20,8 +20,8 @@ from porter.graph import INPUT, OPS, Add, Elu, Graph, Node, Op, Rearrange
 from porter.graph.ops import Concat, row_of
 from porter.graph.plan import make_plan
 from porter.padding import ANY, Size
+from tests.support.frameworks.every_op import FLATTENED, OF_MAPS, SIZE, every_op, tensors_of
 from tests.support.frameworks.sayable import sayable
-from tests.support.frameworks.torch.every_op import FLATTENED, OF_MAPS, SIZE, every_op, tensors_of
 from tests.support.oracle import evaluate
 from tests.support.random_graphs import difference
 from tests.support.standin_files import sign

@@ -47,7 +47,7 @@ from porter.recipe.steps import ATTRIBUTES, REQUIRED, Attribute
 from porter.recipe.transforms import TRANSFORMS
 from porter.zoos.tables import REFERENCES
 from tests.support.checkout import ROOT
-from tests.support.frameworks.torch.every_op import tensors_of
+from tests.support.frameworks.every_op import tensors_of
 
 DOCUMENT = ROOT / "docs" / "recipes.md"
 BLOCK = re.compile(r"(<!-- recipes: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -20,7 +20,7 @@ from porter.graph.ops import row_of
 from porter.graph.plan import Plan, make_plan
 from porter.padding import ANY, Capabilities, Size
 from tests.support.arrays import Array
-from tests.support.frameworks.torch.every_op import FLATTENED, OF_MAPS, SIZE, every_op, images, tensors_of
+from tests.support.frameworks.every_op import FLATTENED, OF_MAPS, SIZE, every_op, images, tensors_of
 from tests.support.oracle import evaluate
 from tests.support.random_graphs import difference
 

@@ -33,7 +33,7 @@ from porter.graph import (
 from porter.graph.lowering import LOWERINGS
 from porter.graph.plan import make_plan
 from porter.padding import ANY, Convention, Window
-from tests.support.frameworks.torch.every_op import OF_MAPS, SIZE, every_op, images, tensors_of
+from tests.support.frameworks.every_op import OF_MAPS, SIZE, every_op, images, tensors_of
 from tests.support.oracle import evaluate
 from tests.support.random_graphs import CAPABLE, difference
 

@@ -31,6 +31,7 @@ from porter.graph import (
 from porter.graph.plan import make_plan
 from porter.padding import ANY, LOWEST, Convention, Size, Window
 from tests.support.arrays import Array
+from tests.support.frameworks.every_op import SIZE, images, tensors_of
 from tests.support.frameworks.sayable import (
     AT_SIZES,
     expect_every_op,
@@ -39,7 +40,6 @@ from tests.support.frameworks.sayable import (
     ops_of,
     sayable_plan,
 )
-from tests.support.frameworks.torch.every_op import SIZE, images, tensors_of
 from tests.support.oracle import evaluate
 from tests.support.random_graphs import difference
 

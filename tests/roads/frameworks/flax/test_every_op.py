@@ -14,8 +14,8 @@ from porter.graph import OPS
 from porter.graph.lowering import LOWERINGS
 from porter.graph.ops import row_of
 from porter.graph.plan import make_plan
+from tests.support.frameworks.every_op import FLATTENED, OF_MAPS, SIZE, every_op, images, tensors_of
 from tests.support.frameworks.flax.generated import expect_the_same_as_built, outputs_of
-from tests.support.frameworks.torch.every_op import FLATTENED, OF_MAPS, SIZE, every_op, images, tensors_of
 from tests.support.frameworks.torch.generated import expect_formatted
 from tests.support.oracle import evaluate
 from tests.support.random_graphs import difference

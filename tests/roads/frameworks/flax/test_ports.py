@@ -25,10 +25,10 @@ from porter.graph import Graph
 from porter.graph.plan import make_plan
 from porter.padding import ANY
 from porter.recipe import expand
+from tests.support.frameworks.every_op import images, tensors_of
 from tests.support.frameworks.flax.generated import expect_the_same_program, loaded
 from tests.support.frameworks.small_variants import small
 from tests.support.frameworks.torch.classic_graphs import convnext, mobilenet_v3
-from tests.support.frameworks.torch.every_op import images, tensors_of
 from tests.support.frameworks.torch.generated import expect_formatted
 from tests.support.frameworks.torch.graphs import inception, resnet_v2, small_mobilenet
 from tests.support.recipe.recipes import all_recipes

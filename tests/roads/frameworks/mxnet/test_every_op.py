@@ -14,6 +14,7 @@ from porter.frameworks.mxnet.destination import DESTINATION as framework
 from porter.frameworks.mxnet.spellings import PLAIN
 from porter.graph import LayerNorm, Op, Rearrange
 from porter.padding import ANY, Size
+from tests.support.frameworks.every_op import SIZE, images, tensors_of
 from tests.support.frameworks.sayable import (
     AT_SIZES,
     expect_every_op,
@@ -22,7 +23,6 @@ from tests.support.frameworks.sayable import (
     ops_of,
     sayable_plan,
 )
-from tests.support.frameworks.torch.every_op import SIZE, images, tensors_of
 from tests.support.mxnet_runs import needs_mxnet, run_symbol
 from tests.support.oracle import evaluate
 from tests.support.random_graphs import difference

@@ -44,9 +44,9 @@ from porter.graph.lowering import LOWERINGS
 from porter.graph.ops import row_of
 from porter.graph.plan import make_plan
 from porter.padding import ANY, Window
+from tests.support.frameworks.every_op import NEAREST, RESIZES, RULES, SIZE
 from tests.support.frameworks.tf.models import SAME, every_op, random_tensors
 from tests.support.frameworks.tf.saved import unlike_saved
-from tests.support.frameworks.torch.every_op import NEAREST, RESIZES, RULES, SIZE
 from tests.support.oracle import OfAxes, evaluate
 from tests.support.random_graphs import UNSHRUNK, Sample, difference, samples
 

@@ -14,7 +14,7 @@ from porter.frameworks.tflite.conversion import convert
 from porter.frameworks.tflite.running import LiteModel
 from porter.graph import Graph, ops
 from porter.graph.plan import make_plan
-from tests.support.frameworks.torch.every_op import FLATTENED, OF_MAPS, SIZE, every_op, images, tensors_of
+from tests.support.frameworks.every_op import FLATTENED, OF_MAPS, SIZE, every_op, images, tensors_of
 from tests.support.oracle import evaluate
 from tests.support.random_graphs import difference
 

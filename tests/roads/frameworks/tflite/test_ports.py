@@ -19,7 +19,7 @@ from porter.frameworks.tflite.running import LiteModel
 from porter.graph import INPUT, Affine, Conv, Dense, GlobalAvgPool, Graph, HardSigmoid, Node, Softplus
 from porter.graph.plan import make_plan
 from porter.padding import ANY, Convention, Window
-from tests.support.frameworks.torch.every_op import images, tensors_of
+from tests.support.frameworks.every_op import images, tensors_of
 from tests.support.frameworks.torch.graphs import Writer, resnet_v2
 from tests.support.oracle import evaluate
 from tests.support.random_graphs import difference

@@ -17,7 +17,7 @@ from porter.graph import INPUT, OPS, Graph, LocalResponseNorm, Node, Resize
 from porter.graph.ops import row_of
 from porter.graph.plan import make_plan
 from porter.padding import ANY
-from tests.support.frameworks.torch.every_op import (
+from tests.support.frameworks.every_op import (
     FLATTENED,
     OF_MAPS,
     RULES,

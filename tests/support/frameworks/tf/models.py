@@ -76,7 +76,7 @@ from porter.graph import (
 )
 from porter.padding import LOWEST, Convention, Window, row
 from tests.support.arrays import Array
-from tests.support.frameworks.torch.every_op import OF_NUMBERS, PLAIN
+from tests.support.frameworks.every_op import OF_NUMBERS, PLAIN
 from tests.support.padding.windows import divisors
 
 SAME = Convention("same")

@@ -17,7 +17,7 @@ from porter.graph import INPUT, Conv, Dense, GlobalAvgPool, Graph, MaxPool, Node
 from porter.graph.plan import make_plan
 from porter.padding import ANY, Convention, Window
 from tests.roads.frameworks.onnx.test_every_op import run_file, written
-from tests.support.frameworks.torch.every_op import tensors_of
+from tests.support.frameworks.every_op import tensors_of
 from tests.support.oracle import evaluate
 from tests.support.random_graphs import difference
 

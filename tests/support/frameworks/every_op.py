@@ -1,4 +1,4 @@
-"""One graph with every op, and with the attributes that change how torch says it."""
+"""One graph with every op, and with the attributes that change how a destination says it."""
 
 from __future__ import annotations
 
