@@ -145,13 +145,14 @@ def _mxnet(folder: Path) -> Iterator[tuple[str, Path, Array, list[Array]]]:
 
 
 def _caffe(folder: Path) -> Iterator[tuple[str, Path, Array, list[Array]]]:
-    from tests.unit.formats.caffe.test_read_layers import CASES, by_opencv, images, written
+    from tests.support.caffe_files import run_by_opencv
+    from tests.unit.formats.caffe.test_read_layers import CASES, images, written
 
     for number, case in enumerate(CASES.values()):
         place = folder / f"caffe-{number:03}"
         place.mkdir(parents=True)
         file = written(case, place / "model")
-        yield place.name, file, images(), [by_opencv(file, images())]
+        yield place.name, file, images(), [run_by_opencv(file, images(), ["end"])["end"]]
 
 
 def _torch7(folder: Path) -> Iterator[tuple[str, Path, Array, list[Array]]]:

@@ -11,19 +11,24 @@ import numpy as np
 import porter_toy_destination
 import pytest
 from porter_toy_destination.destination import DESTINATION as TOY
-from porter_toy_destination.maker import ToyMaker
 from porter_toy_destination.spellings import SPELLINGS
 
 import porter
-from porter.base.errors import CheckFailed, FileError, GraphError, MappingError, UsageError
-from porter.graph import INPUT, OPS, Add, Elu, Graph, Node, Op, Rearrange
+from porter.base.errors import CheckFailed, FileError, MappingError, UsageError
+from porter.graph import OPS, Add, Elu, Op, Rearrange
 from porter.graph.ops import Concat, row_of
 from porter.graph.plan import make_plan
 from porter.padding import ANY, Size
-from tests.support.frameworks.every_op import FLATTENED, OF_MAPS, SIZE, every_op, tensors_of
-from tests.support.frameworks.sayable import sayable
+from tests.support.frameworks.every_op import SIZE, every_op, tensors_of
+from tests.support.frameworks.sayable import (
+    AT_SIZES,
+    expect_equal_tensors,
+    expect_near,
+    expect_refused,
+    plant_in_the_writer,
+    sayable,
+)
 from tests.support.oracle import evaluate
-from tests.support.random_graphs import difference
 from tests.support.standin_files import sign
 from tests.support.toy_files import write_toy
 
@@ -44,7 +49,7 @@ def test_a_port_is_written_and_proved_by_porters_own_engine(file: Path, tmp_path
     assert np.array_equal(porter.load(tmp_path / "port")(images), made.port.build()(images))
 
 
-@pytest.mark.parametrize(("size", "of_maps"), [(ANY, OF_MAPS), (SIZE, (*OF_MAPS, *FLATTENED))])
+@AT_SIZES
 def test_every_op_of_its_table(size: Size, of_maps: Any, tmp_path: Path) -> None:
     known = [op for op in OPS.values() if row_of(SPELLINGS, op)]
     graph, said = sayable(every_op(of_maps), size, TOY.CAPABILITIES, TOY.make_net, known)
@@ -53,18 +58,10 @@ def test_every_op_of_its_table(size: Size, of_maps: Any, tmp_path: Path) -> None
         assert lacking == [Add, Concat] and "a toy lrn has an odd size" in said
     plan, tensors = make_plan(graph, size, TOY.CAPABILITIES), tensors_of(graph)
     batch = np.random.default_rng(1).standard_normal((2, 3, *SIZE))
-    found, wanted = (
-        TOY.run(TOY.build(plan, tensors, {}, "float64"), batch, [*graph.by_path]),
-        evaluate(graph, tensors, batch),
-    )
-    assert not {path: value.shape for path, value in found.items() if difference(value, wanted[path]) > 1e-12}
+    found = TOY.run(TOY.build(plan, tensors, {}, "float64"), batch, [*graph.by_path])
+    expect_near(found, evaluate(graph, tensors, batch), 1e-12)
     TOY.write(tmp_path, plan, tensors, {}, "float64", {})
-    read = TOY.read_port(tmp_path, plan, {})
-    assert all(
-        np.array_equal(read[path][role], array)
-        for path, roles in tensors.items()
-        for role, array in roles.items()
-    )
+    expect_equal_tensors(TOY.read_port(tmp_path, plan, {}), tensors)
 
 
 @pytest.mark.parametrize(
@@ -75,10 +72,7 @@ def test_every_op_of_its_table(size: Size, of_maps: Any, tmp_path: Path) -> None
     ],
 )
 def test_what_it_lacks_is_refused_with_its_node(op: Op, said: str) -> None:
-    plan = make_plan(Graph((Node("first", op, (INPUT,)),), 3, "first"), ANY, TOY.CAPABILITIES)
-    assert [str(error) for error in TOY.refusals(plan)] == [f"first: {said}"]
-    with pytest.raises(GraphError, match=f"first: {said}"):
-        TOY.make_net(plan)
+    expect_refused(TOY, op, said)
 
 
 @pytest.mark.parametrize(
@@ -88,13 +82,7 @@ def test_what_it_lacks_is_refused_with_its_node(op: Op, said: str) -> None:
 def test_a_mistake_of_its_writer_is_refused(
     wrote: str, instead: str, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = ToyMaker.text
-
-    def mistaken(self: ToyMaker, *args: Any) -> str:
-        assert wrote in text(self, *args)
-        return text(self, *args).replace(wrote, instead, 1)
-
-    monkeypatch.setattr(ToyMaker, "text", mistaken)
+    plant_in_the_writer(monkeypatch, TOY, wrote, instead)
     with pytest.raises(CheckFailed, match="is not the source's function"):
         porter.convert(file, to="toy", out=tmp_path / "port")
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from porter.graph import INPUT, Add, AvgPool, BatchNorm, Conv, Dense, GlobalAvgPool, MaxPool, Node, Relu
 from porter.recipe import find_recipe, layer_names
+from tests.support.arrays import Array
 from tests.support.standin_files import standin_graph, standin_tensors
 
 Blobs = Mapping[str, Sequence[NDArray[np.float32]]]
@@ -23,6 +24,18 @@ def write_caffe(path: Path, net: str, blobs: Blobs, legacy: bool = False) -> Pat
     layers = b"".join(_layer(name, arrays, legacy) for name, arrays in blobs.items())
     path.with_suffix(".caffemodel").write_bytes(_field(1, b"net") + layers)
     return path.with_suffix(".prototxt")
+
+
+def run_by_opencv(net: Path, images: Array, names: Sequence[str]) -> dict[str, Array]:
+    """These values of a net, in float32. Layers are asked for one after the other without fusion, which gives
+    wrong values of them (OpenCV 4.14).
+    """
+    import cv2
+
+    model = cv2.dnn.readNetFromCaffe(str(net), str(net.with_suffix(".caffemodel")))
+    model.enableFusion(False)
+    model.setInput(images.astype(np.float32))
+    return dict(zip(names, model.forward(names), strict=True))
 
 
 def zoo_files(folder: Path, variant: str, factor: float = 999.25, recipes: Path | None = None) -> Path:

@@ -65,12 +65,19 @@ class Seen(NamedTuple):
     single: NDArray[Any]
 
 
-def needs_mxnet(test: Callable[..., None]) -> Callable[..., None]:
-    """Marks a test that runs MXNet 1.9.1, under `full`."""
-    missing = pytest.mark.skipif(
+NEEDS_MXNET = [
+    pytest.mark.full,
+    pytest.mark.skipif(
         not PYTHON.exists(), reason="no Python with MXNet 1.9.1: CONTRIBUTING.md says how to have one"
-    )
-    return pytest.mark.full(missing(test))
+    ),
+]
+"""Marks of what runs MXNet 1.9.1."""
+
+
+def needs_mxnet(test: Callable[..., None]) -> Callable[..., None]:
+    for mark in NEEDS_MXNET:
+        test = mark(test)
+    return test
 
 
 def gluon_name(variant: str) -> str:

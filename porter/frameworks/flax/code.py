@@ -71,7 +71,7 @@ _DEFAULTS: Mapping[str, Mapping[str, PlainValue]] = {
 }
 _SHORTEST = 3
 """So many equal modules of a row are written one by one."""
-# tests/roads/frameworks/flax/test_every_op.py compares with Flax; `program` is of the module that porter
+# tests/roads/frameworks/test_code.py compares with Flax; `program` is of the module that porter
 # builds.
 _OF_MODULES = "eval iter_children iter_modules perturb program set_attributes sow train"
 

@@ -69,7 +69,7 @@ _DEFAULTS: Mapping[str, Mapping[str, PlainValue]] = {
 }
 _SHORTEST = 3
 """So many equal modules of a row are written one by one."""
-# tests/roads/frameworks/mlx/test_every_op.py compares with MLX; `program` is of the module that porter
+# tests/roads/frameworks/test_code.py compares with MLX; `program` is of the module that porter
 # builds.
 _OF_MODULES = (
     "apply apply_to_modules children clear copy eval filter_and_map freeze fromkeys get is_module items keys "

@@ -67,6 +67,7 @@ from porter.graph import (
     ResizeLike,
     RmsNorm,
     SliceChannels,
+    Softmax,
     Softplus,
     SpaceToDepth,
     Step,
@@ -82,6 +83,8 @@ from tests.support.frameworks.torch.graphs import Writer
 
 SIZE = (7, 6)
 CHANNELS = 8
+EACH = tuple(number / 7 - 0.5 for number in range(CHANNELS))
+"""A number for each channel, none of which is a float32."""
 THREE, STRIDED = Window((3, 3)), Window((3, 2), (2, 3))
 
 PLAIN = tuple(op() for op in OPS.values() if op.__module__ == activations.__name__ and not fields(op))
@@ -97,7 +100,9 @@ OF_NUMBERS: tuple[Op, ...] = (
 """Functions of each number, of which some take only what is above 0."""
 OF_VALUES: tuple[Op, ...] = (
     Affine((0.5,), (1 / 3,)),
+    BatchNorm(1e-3, 0.01),
     BatchNorm(1e-3, 0.1, scale=False),
+    BatchNorm(1e-5, 0.1, center=False),
     LayerNorm(1e-6),
     LayerNorm(1e-3, scale=False),
     LayerNorm(1e-3, center=False),
@@ -113,6 +118,8 @@ OF_VALUES: tuple[Op, ...] = (
     ThresholdedRelu(-0.2),
     Clip(-0.5, 0.7),
     LeakyRelu(0.3),
+    LeakyRelu(1.3),
+    LeakyRelu(-0.2),
     Elu(),
     Elu(0.3),
     Celu(),
@@ -135,6 +142,7 @@ OF_VALUES: tuple[Op, ...] = (
     SliceChannels(7, -1, -1),
 )
 """Ops of maps and of features."""
+OF_EACH = (Affine(EACH, (1 / 3,)), Affine((-1.1,), EACH), Affine(EACH, EACH[::-1]))
 OF_CELLS = tuple(
     op for op in OF_VALUES if not isinstance(op, OfChannels | GroupNorm | PadChannels | SliceChannels)
 )
@@ -280,8 +288,10 @@ def every_op(of_maps: Sequence[Op] = OF_MAPS) -> Graph:
     cases: list[tuple[Op, tuple[str, ...]]] = [
         (op, (path,)) for op in OF_NUMBERS for path in ("above", "above_features")
     ]
-    cases += [(op, ("stem",)) for op in (*of_maps, *OF_VALUES)]
-    cases += [(op, ("features",)) for op in (*OF_VALUES, Dense(3), AsMap())]
+    cases += [(op, ("stem",)) for op in (*of_maps, *OF_VALUES, *OF_EACH)]
+    cases += [(op, ("features",)) for op in (*OF_VALUES, *OF_EACH, Dense(3), AsMap())] + [
+        (Softmax(), ("single",))
+    ]
     cases += [(op, inputs) for op in OF_SEVERAL for inputs in (("first", "last"), ("first", "last", "first"))]
     cases += [(Divide(), inputs) for inputs in (("first", "thin"), ("thin", "thin"))]
     cases += [(op, ("thin", "last")) for op in OF_SEVERAL if not isinstance(op, ConcatChannels)]
@@ -315,3 +325,27 @@ def tensors_of(graph: Graph) -> Mapping[str, Mapping[str, Array]]:
         }
         for path, roles in tensor_shapes(graph).items()
     }
+
+
+def ending_at(graph: Graph, paths: Sequence[str]) -> Graph:
+    """The part of a graph that these values need, which are its outputs."""
+    needed, left = set[str](), [*paths]
+    while left:
+        path = left.pop()
+        if path in graph.by_path and path not in needed:
+            needed.add(path)
+            left += graph.by_path[path].inputs
+    nodes = tuple(node for node in graph.nodes if node.path in needed)
+    return replace(graph, nodes=nodes, output=paths[0], further=tuple(paths[1:]))
+
+
+def one_of_each(graph: Graph, paths: Sequence[str]) -> list[str]:
+    """A value of each op among these, for maps and for others. Each resize has a layer or operations of its
+    own, and is one.
+    """
+    of = {path: graph.by_path[path].op for path in paths}
+    kinds = {
+        (op if isinstance(op, Resize) else type(op), len(graph.open_shapes[path])): path
+        for path, op in of.items()
+    }
+    return [*kinds.values()]

@@ -1,12 +1,10 @@
-"""What destinations that refuse some ops can say of a graph with every op, and that it is what the oracle
-computes.
-"""
+"""What destinations say of a graph with every op: those that refuse some, the ops that they can say."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -63,50 +61,65 @@ def sayable(
             said.add(error.message)
 
 
+@cache
 def sayable_plan(
-    framework: NetDestination[Any], known: Collection[Any], size: Size, of_maps: Any
+    framework: NetDestination[Any], size: Size, of_maps: tuple[Op, ...]
 ) -> tuple[Graph, Plan, set[str]]:
     """The graph, its plan, and what the framework says of the other ops."""
-    graph, said = sayable(every_op(of_maps), size, framework.CAPABILITIES, framework.make_net, known)
+    graph, said = sayable(
+        every_op(of_maps), size, framework.CAPABILITIES, framework.make_net, ops_of(framework.SPELLINGS)
+    )
     return graph, make_plan(graph, size, framework.CAPABILITIES), said
 
 
-def expect_every_op(
-    framework: NetDestination[Any], known: Collection[Any], graph: Graph, plan: Plan
-) -> Iterator[tuple[Array, dict[str, Array]]]:
-    """The ops that it knows give what the oracle gives, at every size of the plan; gives these images and
-    values.
-    """
+def sizes_of(plan: Plan) -> list[tuple[int, int]]:
+    """The sizes at which the graph of a plan is run."""
+    return [SIZE] if plan.only_size else [SIZE, (10, 9)]
+
+
+def expect_every_op(framework: NetDestination[Any], graph: Graph, plan: Plan) -> None:
+    """The ops that it knows give what the oracle gives, at every size of the plan."""
     tensors, fixed = tensors_of(graph), plan.only_size
-    assert {*known, *WINDOWED} - {type(node.op) for node in graph.nodes} == (set() if fixed else {Flatten})
-    assert fixed in (None, SIZE)
+    known = {*ops_of(framework.SPELLINGS), *WINDOWED}
+    assert known - {type(node.op) for node in graph.nodes} == (set() if fixed else {Flatten})
     model = framework.ENGINE.build(plan, tensors, {}, "float64")
-    for batch in map(images, [SIZE] if fixed else [SIZE, (10, 9)]):
+    for batch in map(images, sizes_of(plan)):
         wanted = evaluate(graph, tensors, batch)
-        found = framework.ENGINE.run(model, batch, [*wanted][1:])
-        assert not {
-            path: value.shape for path, value in found.items() if difference(value, wanted[path]) > EXACT
-        }
-        yield batch, wanted
+        expect_near(framework.ENGINE.run(model, batch, [*wanted][1:]), wanted, EXACT)
 
 
-def expect_read_back(framework: NetDestination[Any], known: Collection[Any], folder: Path) -> Graph:
-    """The tensors of its files are those that were written; gives the graph."""
-    graph, plan, _ = sayable_plan(framework, known, ANY, OF_MAPS)
-    tensors = tensors_of(graph)
-    framework.write(folder, plan, tensors, {}, "float32", {})
-    found = framework.read_port(folder, plan, {})
-    assert {path: [*roles] for path, roles in found.items()} == {
-        path: [*roles] for path, roles in tensors.items()
+def expect_near(found: Mapping[str, Array], wanted: Mapping[str, Array], limit: float) -> None:
+    assert not {
+        path: wanted[path].shape for path, value in found.items() if difference(value, wanted[path]) > limit
     }
-    for path, roles in tensors.items():
-        assert all(
-            np.array_equal(found[path][role], array.astype(np.float32)) for role, array in roles.items()
+
+
+def expect_equal_tensors(found: Any, wanted: Any, dtype: Any = np.float64) -> None:
+    """A port's tensors are those that were written, in this type."""
+    assert {path: [*roles] for path, roles in found.items()} == {
+        path: [*roles] for path, roles in wanted.items()
+    }
+    for path, roles in wanted.items():
+        assert all(np.array_equal(found[path][role], array.astype(dtype)) for role, array in roles.items()), (
+            path
         )
-    return graph
 
 
 def expect_refused(framework: NetDestination[Any], op: Op, said: str) -> None:
     plan = make_plan(Graph((Node("first", op, (INPUT,)),), 3, "first"), ANY, framework.CAPABILITIES)
+    assert [str(error) for error in framework.refusals(plan)] == [f"first: {said}"]
     with pytest.raises(GraphError, match=f"first: {said}"):
         framework.make_net(plan)
+
+
+def plant_in_the_writer(
+    monkeypatch: pytest.MonkeyPatch, framework: NetDestination[Any], wrote: str, instead: str
+) -> None:
+    """Makes the text of a net say something else at the first place that says `wrote`."""
+    text = framework.MAKER.text
+
+    def mistaken(*args: Any) -> str:
+        assert wrote in text(*args)
+        return text(*args).replace(wrote, instead, 1)
+
+    monkeypatch.setattr(framework.MAKER, "text", mistaken)

@@ -4,11 +4,10 @@ runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sized
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import pytest
 
 from porter.base.dtypes import Dtype
 from porter.base.errors import GraphError, PaddingError
@@ -16,11 +15,10 @@ from porter.frameworks import Destination, Tensors, get_destination
 from porter.graph import Graph, shapes
 from porter.graph.plan import Plan, make_plan
 from porter.padding import ANY
-from porter.recipe import Member, Recipe, expand, find_recipe, recipes_folder
+from porter.recipe import Member, Recipe, find_recipe, recipes_folder
 from porter.verification.inputs import PIXELS, stated_range
 from tests.support.arrays import Array
 from tests.support.random_graphs import difference
-from tests.support.recipe.recipes import all_recipes
 from tests.support.standin import smooth_images
 from tests.support.standin_files import standin_graph, standin_tensors
 
@@ -126,18 +124,3 @@ def _by_torch(graph: Graph, tensors: Tensors, images: Array, dtype: Dtype) -> Ar
     size = images.shape[2], images.shape[3]
     model = torch.ENGINE.build(make_plan(graph, size, torch.CAPABILITIES), tensors, {}, dtype)
     return torch.ENGINE.run(model, images.astype(dtype), [graph.output])[graph.output]
-
-
-def expect_spelled(parts: Callable[[Plan], Sized], destination: Destination) -> None:
-    """Every recipe has its net, of which `parts` gives the parts, but those that are refused with their
-    words.
-    """
-    refused = REFUSED[destination.NAME]
-    for recipe in all_recipes():
-        member = next(small(recipe))
-        plan = make_plan(expand(member), member.native_size(), destination.CAPABILITIES)
-        if recipe.architecture not in refused:
-            assert len(parts(plan)) > len(plan.graph.nodes)
-            continue
-        with pytest.raises(GraphError, match=refused[recipe.architecture]):
-            parts(plan)

@@ -14,11 +14,10 @@ import pytest
 import porter
 from porter.base.errors import FileError
 from tests.roads.frameworks.caffe.test_ports import db
-from tests.support.caffe_files import zoo_files
+from tests.support.caffe_files import run_by_opencv, zoo_files
 from tests.support.random_graphs import difference
 from tests.support.shallow import shallow_recipes
 from tests.support.standin import smooth_images
-from tests.unit.formats.caffe.test_read import opencv
 
 
 @pytest.mark.full
@@ -61,7 +60,7 @@ def test_ports_of_a_net_compute_what_opencv_does_of_it(variant: str, tmp_path: P
             images = smooth_images(3, size, 5, 2)
             exact = engine.run(port.build("float64"), images.astype(np.float64), [output])[output]
             found = engine.run(port.build("float32"), images.astype(np.float32), [output])[output]
-            given = opencv(net, images.astype(np.float32), [head])[head].reshape(exact.shape)
+            given = run_by_opencv(net, images, [head])[head].reshape(exact.shape)
             assert exact.std(0).mean() > 0.01 * np.abs(exact).mean()
             limit = max(1e-5, 4 * difference(found, exact))
             assert difference(found, given) <= limit and difference(given, exact) <= limit, (to, size)

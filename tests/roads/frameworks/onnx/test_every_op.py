@@ -4,7 +4,6 @@ with its default optimisations; in float64, ONNX's reference implementation comp
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,17 +13,14 @@ import pytest
 from hypothesis import given, settings
 
 from porter.frameworks.onnx import destination as framework
-from porter.frameworks.onnx.sites import WINDOWED
-from porter.frameworks.onnx.spellings import PLAIN
-from porter.graph import INPUT, OPS, Graph, Node, Rearrange, Resize, ResizeLike, shapes
-from porter.graph.lowering import LOWERINGS
-from porter.graph.ops import row_of
+from porter.graph import INPUT, Graph, Node, Rearrange, Resize, ResizeLike, shapes
 from porter.graph.plan import Plan, make_plan
 from porter.padding import ANY, Size
 from tests.support.arrays import Array
-from tests.support.frameworks.every_op import FLATTENED, OF_MAPS, SIZE, every_op, images, tensors_of
+from tests.support.frameworks.every_op import every_op, images, tensors_of
+from tests.support.frameworks.sayable import AT_SIZES, expect_equal_tensors, expect_near, sizes_of
 from tests.support.oracle import apply, evaluate
-from tests.support.random_graphs import UNSHRUNK, Sample, difference, samples
+from tests.support.random_graphs import UNSHRUNK, Sample, samples
 
 onnx, onnxruntime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
 
@@ -48,29 +44,13 @@ def run_file(folder: Path, plan: Plan, batch: Array) -> dict[str, Array]:
     return dict(zip(plan.graph.outputs, session.run(None, {INPUT: batch.astype(np.float32)}), strict=True))
 
 
-def expect_near(
-    found: dict[str, Array], wanted: dict[str, Array], limit: float, paths: Iterable[str]
-) -> None:
-    wrong = {path: apart for path in paths if (apart := difference(found[path], wanted[path])) > limit}
-    assert not wrong
-
-
-def test_onnx_says_every_op() -> None:
-    assert all(row_of(dict.fromkeys([*PLAIN, *WINDOWED, *LOWERINGS], True), op) for op in OPS.values())
-    assert PLAIN.keys().isdisjoint(WINDOWED)
-
-
-@pytest.mark.parametrize(("size", "of_maps"), [(ANY, OF_MAPS), (SIZE, (*OF_MAPS, *FLATTENED))])
-def test_every_op_in_onnxruntime_and_in_double_precision(tmp_path: Path, size: Size, of_maps: Any) -> None:
+@AT_SIZES
+def test_every_op_in_onnxruntime(tmp_path: Path, size: Size, of_maps: Any) -> None:
     graph = every_op(of_maps)
     plan, tensors = make_plan(graph, size, framework.CAPABILITIES), tensors_of(graph)
-    assert plan.only_size == (None if size == ANY else SIZE)
     model = written(tmp_path, plan, tensors)
-    exact = framework.ENGINE.build(plan, tensors, {}, "float64")
-    for at in [SIZE] if plan.only_size else [SIZE, (10, 9)]:
-        wanted = evaluate(graph, tensors, images(at))
-        expect_near(run_file(tmp_path, plan, images(at)), wanted, ROUNDED, graph.outputs)
-        expect_near(framework.ENGINE.run(exact, images(at), [*wanted][1:]), wanted, EXACT, [*wanted][1:])
+    for at in sizes_of(plan):
+        expect_near(run_file(tmp_path, plan, images(at)), evaluate(graph, tensors, images(at)), ROUNDED)
     known = shapes(graph, plan.only_size or ANY)
     for value in (*model.graph.value_info, *model.graph.output):
         stated = [dim.dim_value or None for dim in value.type.tensor_type.shape.dim][1:]
@@ -83,13 +63,7 @@ def test_the_file_is_read_back(tmp_path: Path) -> None:
     plan, tensors = make_plan(graph, ANY, framework.CAPABILITIES), tensors_of(graph)
     model = written(tmp_path, plan, tensors)
     found = framework.read_port(tmp_path, plan, {})
-    assert {path: [*roles] for path, roles in found.items()} == {
-        path: [*roles] for path, roles in tensors.items()
-    }
-    for path, roles in tensors.items():
-        assert all(
-            np.array_equal(found[path][role], array.astype(np.float32)) for role, array in roles.items()
-        )
+    expect_equal_tensors(found, tensors, np.float32)
     names = {tensor.name for tensor in model.graph.initializer}
     assert {"stem.weight", *framework.fillings(graph, tensors)} <= names
     assert [node.output[0] for node in model.graph.node] == [node.name for node in model.graph.node]
@@ -105,11 +79,11 @@ def check(sample: Sample) -> None:
     exact = framework.ENGINE.run(
         framework.ENGINE.build(plan, sample.tensors, {}, "float64"), sample.batch, [*values][1:]
     )
-    expect_near(exact, values, EXACT, exact)
+    expect_near(exact, values, EXACT)
     with TemporaryDirectory() as name:
         written(Path(name), plan, sample.tensors)
         found = run_file(Path(name), plan, sample.batch)
-    expect_near(found, values, 1e-4, sample.graph.outputs)
+    expect_near(found, values, 1e-4)
 
 
 @settings(max_examples=3, derandomize=True, phases=UNSHRUNK)

@@ -4,38 +4,29 @@ and refusals.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from porter.base.errors import GraphError
 from porter.frameworks.tflite import destination as framework
 from porter.frameworks.tflite.conversion import convert
 from porter.frameworks.tflite.running import LiteModel
-from porter.graph import Graph, ops
+from porter.graph import ops
 from porter.graph.plan import make_plan
-from tests.support.frameworks.every_op import FLATTENED, OF_MAPS, SIZE, every_op, images, tensors_of
+from tests.support.frameworks.every_op import (
+    FLATTENED,
+    OF_MAPS,
+    SIZE,
+    ending_at,
+    every_op,
+    images,
+    one_of_each,
+    tensors_of,
+)
 from tests.support.oracle import evaluate
 from tests.support.random_graphs import difference
 
 WHOLE = every_op((*OF_MAPS, *FLATTENED))
 REFUSED = [each.where for each in framework.refusals(make_plan(WHOLE, SIZE, framework.CAPABILITIES))]
-
-
-def ending_at(graph: Graph, paths: list[str]) -> Graph:
-    """The part of a graph that these values need, which are its outputs."""
-    needed, left = set[str](), [*paths]
-    while left:
-        path = left.pop()
-        if path in graph.by_path and path not in needed:
-            needed.add(path)
-            left += graph.by_path[path].inputs
-    return replace(
-        graph,
-        nodes=tuple(node for node in graph.nodes if node.path in needed),
-        output=paths[0],
-        further=tuple(paths[1:]),
-    )
 
 
 def cases(every: bool, open: bool) -> list[str]:
@@ -52,13 +43,7 @@ def cases(every: bool, open: bool) -> list[str]:
     if open or not every:
         plans = {path: make_plan(ending_at(WHOLE, [path]), SIZE, framework.CAPABILITIES) for path in found}
         found = [path for path, plan in plans.items() if (plan.only_size is None) == open]
-    of = {path: WHOLE.by_path[path].op for path in found}
-    # Each resize has a layer or operations of its own.
-    kinds = {
-        (op if isinstance(op, ops.Resize) else type(op), len(WHOLE.open_shapes[path])): path
-        for path, op in of.items()
-    }
-    return found if every else [*kinds.values()]
+    return found if every else one_of_each(WHOLE, found)
 
 
 @pytest.mark.parametrize("open", [False, True])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -24,6 +24,7 @@ from porter.graph import input_shapes
 from porter.graph.ops import is_map
 from porter.graph.plan import Plan
 from tests.support.arrays import Array
+from tests.support.oracle import evaluate
 from tests.support.random_graphs import difference
 
 
@@ -34,11 +35,9 @@ def loaded(folder: Path) -> Any:
     return namespace["load"]()
 
 
-def outputs_of(
-    model: Any, plan: Plan, batch: Array, paths: Collection[str] | None = None
-) -> dict[str, Array]:
-    """The outputs of a module of a plan, or those of `paths`, for a batch N×C×H×W, maps N×C×H×W too. Only
-    what they need is compiled.
+def outputs_of(model: Any, plan: Plan, batch: Array, paths: Collection[str]) -> dict[str, Array]:
+    """The outputs of a module of a plan that are in `paths`, in float64, for a batch N×C×H×W, maps
+    N×C×H×W too. Only what they need is compiled.
     """
     inputs = arrays_for_inputs(batch, plan.graph, channels_last=True)
     graph, state = nnx.split(model)
@@ -46,9 +45,10 @@ def outputs_of(
     def wanted(state: Any, *inputs: Any) -> dict[str, Any]:
         found = nnx.merge(graph, state)(*inputs)
         values = zip(plan.graph.outputs, found if plan.graph.further else (found,), strict=True)
-        return {path: value for path, value in values if paths is None or path in paths}
+        return {path: value for path, value in values if path in paths}
 
-    values = jax.jit(wanted, compiler_options=QUICKLY)(state, *inputs)
+    with jax.enable_x64(True):
+        values = jax.jit(wanted, compiler_options=QUICKLY)(state, *inputs)
     maps = {path for path in values if is_map(plan.graph.open_shapes[path])}
     return {
         path: np.moveaxis(np.asarray(value), -1, 1) if path in maps else np.asarray(value)
@@ -56,11 +56,9 @@ def outputs_of(
     }
 
 
-def expect_the_same_as_built(
-    plan: Plan, tensors: Tensors, batch: Array, folder: Path, wanted: Mapping[str, Array]
-) -> None:
+def expect_the_same_as_built(plan: Plan, tensors: Tensors, batch: Array, folder: Path) -> None:
     """The written model.py has the variables of the built module, and computes the same from them in float64:
-    where JAX traces other operations, it gives the values that are `wanted`.
+    where JAX traces other operations, it gives what the oracle does.
     """
     framework.write(folder, plan, tensors, {}, "float64", {})
     built = framework.ENGINE.build(plan, framework.read_port(folder, plan, {}), {}, "float64")
@@ -78,7 +76,7 @@ def expect_the_same_as_built(
         differing = [
             path for path, *pair in zip(plan.graph.outputs, *programs, strict=True) if len({*pair}) > 1
         ]
-        found = outputs_of(model, plan, batch, differing)
+        found, wanted = outputs_of(model, plan, batch, differing), evaluate(plan.graph, tensors, batch)
     assert not {path for path, value in found.items() if difference(value, wanted[path]) > 1e-13}
 
 

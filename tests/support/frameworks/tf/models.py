@@ -2,81 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
 from porter.graph import (
     INPUT,
-    Abs,
     Add,
-    AddArray,
     Affine,
-    AsMap,
-    Attention,
     AvgPool,
     BatchNorm,
-    Celu,
-    ChannelScale,
-    ChannelShuffle,
-    Clip,
     ConcatChannels,
     Conv,
-    ConvTranspose,
-    CropAxis,
-    CropLike,
-    CropMap,
     Dense,
-    DepthToSpace,
-    Divide,
-    Dropout,
-    Elu,
-    ExtendMap,
-    Flatten,
-    Gelu,
     GlobalAvgPool,
     GlobalMaxPool,
     Graph,
-    GroupNorm,
-    HardSigmoid,
     Identity,
-    Join,
-    LayerNorm,
-    LeakyRelu,
-    LocalResponseNorm,
-    MatMul,
-    Maximum,
     MaxPool,
-    Minimum,
-    Multiply,
-    MultiplyArray,
     Node,
     Op,
-    PadAxis,
-    PadChannels,
-    PadLike,
-    PadMap,
-    PRelu,
-    Rearrange,
-    ReduceAxis,
-    ReduceMap,
     Relu,
     Relu6,
     Resize,
     ResizeLike,
-    RmsNorm,
-    SliceChannels,
-    Softmax,
-    Softplus,
-    SpaceToDepth,
-    ThresholdedRelu,
-    Tokens,
-    Upsample,
     tensor_shapes,
 )
 from porter.padding import LOWEST, Convention, Window, row
 from tests.support.arrays import Array
-from tests.support.frameworks.every_op import OF_NUMBERS, PLAIN
+from tests.support.frameworks.every_op import ending_at, every_op, one_of_each
 from tests.support.padding.windows import divisors
 
 SAME = Convention("same")
@@ -132,19 +86,19 @@ def window_loop(op: Conv | MaxPool | AvgPool, maps: Array, tensors: dict[str, Ar
     return np.stack(columns_of_output, axis=1)
 
 
-def every_op() -> Graph:
-    """A small graph that has every op: `network` with all the others on a branch of its own."""
-    return network(_classic("c", "stem/relu"))
+@cache
+def few_ops() -> Graph:
+    """The graph with every op, of which it has one of each for maps and one for others, and no resizes."""
+    graph = every_op()
+    others = [path for path in graph.outputs if not isinstance(graph.by_path[path].op, Resize | ResizeLike)]
+    return ending_at(graph, one_of_each(graph, others))
 
 
-def network(branch: Sequence[tuple[str, Op, tuple[str, ...]]] = ()) -> Graph:
+def network() -> Graph:
     """A small graph with a depthwise and a grouped convolution, every kind of front pad, and a head with
     norms.
 
     None of the affine nodes' constants is a float32, so that one rounded to it shows in float64.
-
-    Args:
-        branch: more steps behind `stem/relu`, to features that its head reads too.
     """
     three = Window((3, 3), (2, 2))
     steps: list[tuple[str, Op, tuple[str, ...]]] = [
@@ -170,8 +124,7 @@ def network(branch: Sequence[tuple[str, Op, tuple[str, ...]]] = ()) -> Graph:
         ("dilated", Conv(6, Window((3, 3), (2, 2), (2, 2)), explicit(2, 2, 2, 2)), ("join",)),
         ("pool/mean", GlobalAvgPool(), ("dilated",)),
         ("pool/most", GlobalMaxPool(), ("dilated",)),
-        *branch,
-        ("pool/both", ConcatChannels(), ("pool/mean", "pool/most", *[path for path, _, _ in branch[-1:]])),
+        ("pool/both", ConcatChannels(), ("pool/mean", "pool/most")),
         ("head/norm", BatchNorm(1e-3, 0.01), ("pool/both",)),
         ("head/relu6", Relu6(), ("head/norm",)),
         ("head/dense", Dense(7, bias=False), ("head/relu6",)),
@@ -182,111 +135,6 @@ def network(branch: Sequence[tuple[str, Op, tuple[str, ...]]] = ()) -> Graph:
         ("logits", Dense(5), ("head/one",)),
     ]
     return Graph(tuple(Node(path, op, inputs) for path, op, inputs in steps), 3, "logits")
-
-
-def _classic(prefix: str, source: str) -> list[tuple[str, Op, tuple[str, ...]]]:
-    """The ops of classic vision models over a map of 8 channels, to features called `prefix`."""
-    each: dict[str, Op] = {
-        "leaky": LeakyRelu(0.3),
-        "growing": LeakyRelu(1.3),
-        "falling": LeakyRelu(-0.2),
-        "elu": Elu(0.9),
-        "celu": Celu(0.7),
-        "softplus": Softplus(),
-        "cut": Softplus(True),
-        "hard": HardSigmoid(),
-        "keras2": HardSigmoid(0.2),
-        "gelu": Gelu(),
-        "by_tanh": Gelu(True),
-        "clip": Clip(-0.3, 0.7),
-        "over": ThresholdedRelu(0.3),
-        "under": ThresholdedRelu(-0.2),
-        "one": Softmax(),
-        **{op.name: op for op in PLAIN},
-    }
-    numbers = {op.name: op for op in OF_NUMBERS if not isinstance(op, Abs)}
-    activations = [(name, op, ("one/channel" if name == "one" else "norm",)) for name, op in each.items()]
-    activations += [(name, op, ("above",)) for name, op in numbers.items()]
-    places: list[tuple[str, Op, tuple[str, ...]]] = [
-        (
-            "transposed",
-            ConvTranspose(8, Window((3, 2), (2, 3), (2, 1)), (1, 3, -1, 2), groups=2, bias=True),
-            (source,),
-        ),
-        ("root", RmsNorm(1e-3), ("transposed",)),
-        ("norm", LayerNorm(1e-3), ("root",)),
-        ("one/channel", SliceChannels(3, 4), ("norm",)),
-        ("size", Abs(), ("norm",)),
-        ("above", Affine((1.0,), (0.3,)), ("size",)),
-        *activations,
-        ("join", ConcatChannels(), (*each, *numbers)),
-        ("mixed", Conv(8, ONE, SAME, bias=True), ("join",)),
-        ("lrn", LocalResponseNorm(5, 0.1, 0.75, 1.0), ("mixed",)),
-        ("groups", GroupNorm(4, 1e-3), ("lrn",)),
-        ("shuffled", ChannelShuffle(4), ("groups",)),
-        ("wide/tf", DepthToSpace(2, "DCR"), ("shuffled",)),
-        ("wide/torch", DepthToSpace(2, "CRD"), ("shuffled",)),
-        ("narrow/tf", SpaceToDepth(2, "DCR"), ("wide/torch",)),
-        ("narrow/torch", SpaceToDepth(2, "CRD"), ("wide/tf",)),
-        ("most/narrow", Maximum(), ("narrow/tf", "narrow/torch")),
-        ("wide/again", DepthToSpace(2, "CRD"), ("most/narrow",)),
-        ("most", Maximum(), ("wide/tf", "wide/again")),
-        ("less", Minimum(), ("most", "wide/tf")),
-        ("up", Upsample(2, 1), ("less",)),
-        ("cropped", CropMap((1, 0, 2, 1)), ("up",)),
-        ("dropped", Dropout(0.3), ("cropped",)),
-        ("dropped_maps", Dropout(0.5, True), ("dropped",)),
-        ("padded", PadMap((0, 2, 1, 0), -0.3), ("dropped_maps",)),
-        ("edge", ExtendMap((1, 0, 2, 2), "edge"), ("padded",)),
-        ("wrapped", ExtendMap((0, 2, 1, 0), "wrap"), ("edge",)),
-        ("mirrored", ExtendMap((1, 2, 0, 1), "reflect"), ("wrapped",)),
-        ("symmetric", ExtendMap((2, 0, 1, 0), "symmetric"), ("mirrored",)),
-        ("larger", Resize("linear", (1.5, 2.0)), ("symmetric",)),
-        ("as/large", ResizeLike("cubic", "align_corners"), ("symmetric", "larger")),
-        ("as/small", CropLike("start", "both"), ("as/large", "symmetric")),
-        ("around", PadLike("both", "end"), ("as/small", "larger")),
-        ("zeros", PadChannels(1, 3), ("around",)),
-        ("backwards", SliceChannels(5, -1, -2), ("zeros",)),
-        ("rows", ReduceMap("mean", "rows"), ("backwards",)),
-        ("columns", ReduceMap("max", "columns"), ("rows",)),
-        ("channels", ReduceMap("max", "channels"), ("columns",)),
-        ("squeezed", GlobalMaxPool(keep=True), ("backwards",)),
-        ("excited", Multiply(), ("backwards", "squeezed", "channels")),
-        ("length", ReduceMap("norm", "rows"), ("backwards",)),
-        ("longer", Softplus(), ("length",)),
-        ("shared", Divide(), ("excited", "longer")),
-        ("mean", GlobalAvgPool(keep=True), ("shared",)),
-        ("cells", Upsample(2, 3), ("mean",)),
-        ("list", Rearrange("c h w -> (h w) c"), ("shared",)),
-        ("few", Rearrange("c h w -> (h w) c"), ("cells",)),
-        ("tokens", Tokens(2), ("few",)),
-        ("placed", AddArray((1, 3)), ("tokens",)),
-        ("shares", MatMul(transpose=True), ("placed", "list")),
-        ("mixed/list", MatMul(), ("shares", "list")),
-        ("three", Join(1), ("few",) * 3),
-        ("attended", Attention(3, 0.7), ("three",)),
-        ("asked", Attention(1, 0.5), ("attended", "few", "attended")),
-        ("joined", Join(0), ("mixed/list", "asked", "list")),
-        ("edged", PadAxis(0, 0, 1), ("joined",)),
-        ("fewer", CropAxis(0, 1, 2), ("edged",)),
-        ("factors", MultiplyArray((1, 3)), ("fewer",)),
-        ("most/list", ReduceAxis("max", 0), ("factors",)),
-        ("torch", Flatten(2, 3, "CHW"), ("cells",)),
-        ("tf", Flatten(2, 3, "HWC"), ("cells",)),
-        ("flat", ConcatChannels(), ("torch", "tf", "most/list")),
-        ("flat/prelu", PRelu(), ("flat",)),
-        ("flat/root", RmsNorm(1e-3, scale=False), ("flat/prelu",)),
-        ("flat/norm", LayerNorm(1e-3, scale=False), ("flat/root",)),
-        ("flat/scale", ChannelScale(), ("flat/norm",)),
-        ("map", AsMap(), ("flat/scale",)),
-        ("scale", ChannelScale(bias=True), ("map",)),
-    ]
-
-    def below(path: str) -> str:
-        return path if path == source else f"{prefix}/{path}"
-
-    steps = [(below(path), op, tuple(map(below, inputs))) for path, op, inputs in places]
-    return [*steps, (prefix, Flatten(), (f"{prefix}/scale",))]
 
 
 def mobilenet_v2(alpha: float, classes: int) -> Graph:

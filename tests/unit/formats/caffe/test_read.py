@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 import pytest
 
@@ -18,7 +17,7 @@ from porter.formats.caffe.text_format import parse_text
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
 from porter.frameworks.numpy.engine import build_file
-from tests.support.caffe_files import write_caffe
+from tests.support.caffe_files import run_by_opencv, write_caffe
 
 pytestmark = pytest.mark.usefixtures("in_double")
 
@@ -119,19 +118,6 @@ def blobs(names: str, shapes: dict[str, list[tuple[int, ...]]] = SHAPES) -> dict
     return found
 
 
-def opencv(net: Path, images: np.ndarray[Any, Any], names: list[str]) -> dict[str, np.ndarray[Any, Any]]:
-    """Without fusion, which gives wrong values of layers that are asked for one after the other (OpenCV
-    4.14).
-    """
-    model = cv2.dnn.readNetFromCaffe(str(net), str(net.with_suffix(".caffemodel")))
-    model.enableFusion(False)
-    found = {}
-    for name in names:
-        model.setInput(images)
-        found[name] = model.forward(name)
-    return found
-
-
 @pytest.mark.parametrize(("net", "legacy"), [(NET, False), (OLDER, True)], ids=["net", "older"])
 def test_every_layer_is_what_opencv_computes(net: str, legacy: bool, tmp_path: Path) -> None:
     shapes = SHAPES | ({"fc": [(6, 16 * 9 * 10), (6,)]} if legacy else {})
@@ -139,7 +125,7 @@ def test_every_layer_is_what_opencv_computes(net: str, legacy: bool, tmp_path: P
     images = np.random.default_rng(1).normal(0, 1, (2, 3, *SIZE)).astype(np.float32)
     names = [name for name in re.findall(r'name: "(\w+)"', net) if name not in ("drop", "bn1")]
     own = build_file(read_checkpoint(file), "float64", SIZE)(images.astype(float), tuple(names))
-    for name, wanted in opencv(file, images, names).items():
+    for name, wanted in run_by_opencv(file, images, names).items():
         assert own[name].shape == wanted.shape, name
         assert np.linalg.norm(own[name] - wanted) <= 1e-5 * np.linalg.norm(wanted), name
     made = porter.convert(file.with_suffix(".caffemodel"), to="torch", out=tmp_path / "port")

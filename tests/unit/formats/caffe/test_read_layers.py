@@ -10,7 +10,6 @@ import zlib
 from pathlib import Path
 from typing import NamedTuple
 
-import cv2
 import numpy as np
 import pytest
 
@@ -18,7 +17,7 @@ from porter.filegraph.file_graph import Foreign
 from porter.formats.reading import read_checkpoint
 from porter.frameworks.numpy.engine import build_file, run_reference
 from tests.support.arrays import Array
-from tests.support.caffe_files import write_caffe
+from tests.support.caffe_files import run_by_opencv, write_caffe
 from tests.support.filegraph.values import distance, values_of
 
 IMAGE = (2, 4, 7, 6)
@@ -195,18 +194,10 @@ def written(case: Case, path: Path) -> Path:
     return write_caffe(path, case.net, {"end": blobs} if blobs else {})
 
 
-def by_opencv(file: Path, batch: Array) -> Array:
-    """Without fusion: see tests/unit/formats/caffe/test_read.py."""
-    model = cv2.dnn.readNetFromCaffe(str(file), str(file.with_suffix(".caffemodel")))
-    model.enableFusion(False)
-    model.setInput(batch)
-    return np.asarray(model.forward("end"))
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_a_layer_is_what_opencv_computes(name: str, tmp_path: Path) -> None:
     file, batch = written(CASES[name], tmp_path / "model"), images()
-    wanted = by_opencv(file, batch)
+    wanted = run_by_opencv(file, batch, ["end"])["end"]
     checkpoint = read_checkpoint(file)
     graph = checkpoint.graph
     assert graph is not None and not any(isinstance(node.op, Foreign) for node in graph.nodes)

@@ -24,7 +24,8 @@ from porter.graph import (
 )
 from porter.padding import Convention, Window
 from tests.support.arrays import Array
-from tests.support.frameworks.tf.models import ONE, SAME, every_op, explicit, mobilenet_v2, random_tensors
+from tests.support.frameworks.every_op import every_op, tensors_of
+from tests.support.frameworks.tf.models import ONE, SAME, explicit, mobilenet_v2, network
 
 THREE = Window((3, 3))
 
@@ -94,7 +95,7 @@ def test_canonical_axis_order() -> None:
 
 def test_canonical_and_back() -> None:
     graph = every_op()
-    for path, roles in random_tensors(graph).items():
+    for path, roles in tensors_of(graph).items():
         for role, array in roles.items():
             node = graph.by_path[path]
             assert np.array_equal(
@@ -125,7 +126,7 @@ def test_another_rank_is_refused_with_its_node(
 
 
 def test_layer_names() -> None:
-    graph = every_op()
+    graph = network()
     names = layer_names(graph, {"stem/conv": "conv1", "b/norm": "a_norm"})
     assert names["stem/conv"] == "conv1"
     assert names["a/depthwise/conv"] == "a_depthwise_conv"

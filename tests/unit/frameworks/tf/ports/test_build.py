@@ -19,7 +19,9 @@ from porter.graph import INPUT, Conv, DepthToSpace, Graph, Node, Relu, RmsNorm
 from porter.graph.plan import make_plan
 from porter.padding import ANY, Window
 from tests.support.arrays import Array
-from tests.support.frameworks.tf.models import SAME, every_op, mobilenet_v2, random_tensors
+from tests.support.frameworks.every_op import tensors_of
+from tests.support.frameworks.sayable import expect_near
+from tests.support.frameworks.tf.models import SAME, few_ops, mobilenet_v2, network, random_tensors
 
 BATCH = np.random.default_rng(2).normal(size=(2, 3, 13, 15))
 
@@ -69,50 +71,45 @@ def test_mobilenet_v2_has_the_layers_and_weights_of_keras_applications() -> None
 
 
 @cache
-def exact() -> Array:
-    """The logits of every op in double precision."""
-    graph = every_op()
-    wide = tf.ENGINE.build(
-        make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float64", "cpu"
-    )
-    return np.asarray(tf.ENGINE.run(wide, BATCH, ["logits"])["logits"])
+def exact() -> dict[str, Array]:
+    """One of each op in double precision."""
+    plan = make_plan(few_ops(), ANY, tf.CAPABILITIES)
+    wide = tf.ENGINE.build(plan, tensors_of(plan.graph), {}, "float64", "cpu")
+    return tf.ENGINE.run(wide, BATCH, plan.graph.outputs)
 
 
 @pytest.mark.parametrize("dtype", [pytest.param("float16", marks=pytest.mark.full), "bfloat16", "float32"])
 def test_every_dtype_runs_and_keeps_the_global_policy(dtype: str) -> None:
     keras = import_keras()
     before = (keras.config.dtype_policy(), keras.config.floatx(), keras.config.image_data_format())
-    graph = every_op()
-    plan, tensors = make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph)
-    model = tf.ENGINE.build(plan, tensors, {}, dtype, "cpu")  # type: ignore[arg-type]
+    plan = make_plan(few_ops(), ANY, tf.CAPABILITIES)
+    model = tf.ENGINE.build(plan, tensors_of(plan.graph), {}, dtype, "cpu")  # type: ignore[arg-type]
     assert (keras.config.dtype_policy(), keras.config.floatx(), keras.config.image_data_format()) == before
     kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
     assert model.inputs[0].dtype == dtype
     for layer in model.layers[1:]:
         assert layer.dtype_policy.name == dtype, layer.name
         assert all(weight.dtype == dtype for weight in layer.weights)
-    logits = tf.ENGINE.run(model, BATCH, ["logits"])["logits"]
-    assert logits.dtype == kind
-    roundings = 40 * float(ml_dtypes.finfo(kind).eps)
-    assert np.linalg.norm(logits.astype(np.float64) - exact()) <= roundings * np.linalg.norm(exact())
+    found = tf.ENGINE.run(model, BATCH, plan.graph.outputs)
+    assert {value.dtype for value in found.values()} == {kind}
+    values = {path: value.astype(np.float64) for path, value in found.items()}
+    expect_near(values, exact(), 40 * float(ml_dtypes.finfo(kind).eps))
 
 
 def test_the_axis_order_in_the_users_configuration_changes_nothing() -> None:
-    keras, graph = import_keras(), every_op()
-    plan, tensors = make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph)
+    keras, plan = import_keras(), make_plan(few_ops(), ANY, tf.CAPABILITIES)
     before, expected = keras.config.image_data_format(), exact()
     keras.config.set_image_data_format("channels_first")
     try:
-        found = tf.ENGINE.run(tf.ENGINE.build(plan, tensors, {}, "float64", "cpu"), BATCH, ["logits"])[
-            "logits"
-        ]
+        model = tf.ENGINE.build(plan, tensors_of(plan.graph), {}, "float64", "cpu")
+        found = tf.ENGINE.run(model, BATCH, plan.graph.outputs)
     finally:
         keras.config.set_image_data_format(before)
-    assert np.array_equal(found, expected)
+    assert all(np.array_equal(value, expected[path]) for path, value in found.items())
 
 
 def test_layers_are_named_by_the_mapping_then_by_path() -> None:
-    graph = every_op()
+    graph = network()
     plan = make_plan(graph, ANY, tf.CAPABILITIES)
     model = tf.ENGINE.build(
         plan, random_tensors(graph), {"stem/conv": "conv1_conv", "stem/pool": "conv1_pool"}, "float32", "cpu"
@@ -137,7 +134,7 @@ def test_layers_are_named_by_the_mapping_then_by_path() -> None:
 
 
 def test_a_plan_for_one_size_refuses_others_and_a_plan_for_every_size_takes_them() -> None:
-    graph = every_op()
+    graph = network()
     tensors, batch = random_tensors(graph), np.zeros((1, 3, 14, 15))
     plan = make_plan(graph, ANY, tf.CAPABILITIES)
     assert tf.ENGINE.build(plan, tensors, {}, "float32", "cpu").input_shape == (None, None, None, 3)
@@ -150,7 +147,7 @@ def test_a_plan_for_one_size_refuses_others_and_a_plan_for_every_size_takes_them
 
 
 def test_tensors_and_graph_must_cover_each_other() -> None:
-    graph = every_op()
+    graph = network()
     plan, tensors = make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph)
     tensors["elsewhere"] = {"kernel": tensors["logits"].pop("kernel")}
     with pytest.raises(MappingError, match="missing logits:kernel; unexpected elsewhere:kernel"):
@@ -187,6 +184,6 @@ def test_a_layer_that_this_keras_lacks_is_named_with_the_version_that_has_it(
 
 
 def test_unknown_devices_are_refused() -> None:
-    graph = every_op()
+    graph = network()
     with pytest.raises(UsageError, match="there is no device 'tpu'"):
         tf.ENGINE.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float32", "tpu")
