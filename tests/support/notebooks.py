@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 
 from tests.support.checkout import ROOT
@@ -22,17 +23,24 @@ SHOWN = "text/html", "text/plain"
 """What is kept of an output, the first that it has."""
 _SECONDS = 300
 """For a cell."""
+_ANEW = "import os; os.chdir({0!r}); os.environ.update({1!r})\n%reset -f"
 
 
-def as_run(notebook: Path, folder: Path) -> str:
-    """The text of a notebook with what its cells print now, run in an empty folder by a kernel of its own.
+def as_run(notebook: Path, folder: Path, kernel: KernelManager | None = None) -> str:
+    """The text of a notebook with what its cells print now, run in an empty folder by a kernel of its own, or
+    by one that has run others, which then has nothing of them but what they imported.
 
     Only what differs from run to run by nature is left out: numbers of cells, versions, and what libraries
     log on stderr.
     """
     book = nbformat.read(notebook, as_version=4)
-    client = NotebookClient(book, timeout=_SECONDS, resources={"metadata": {"path": str(folder)}})
-    client.execute(env=_environment(folder))
+    if kernel and kernel.has_kernel:
+        book.cells.insert(0, nbformat.v4.new_code_cell(_ANEW.format(str(folder), _environment(folder))))
+    client = NotebookClient(book, km=kernel, timeout=_SECONDS, resources={"metadata": {"path": str(folder)}})
+    client.execute(env={**os.environ, **_environment(folder)})
+    if kernel and client.kc:
+        client.kc.stop_channels()
+    book.cells = [cell for cell in book.cells if not cell.source.startswith(_ANEW[:10])]
     for cell in book.cells:
         cell.metadata = {}
         if cell.cell_type == "code":
@@ -49,8 +57,7 @@ def without_rounding(text: str) -> str:
 def _environment(folder: Path) -> dict[str, str]:
     """The kernel finds the command `porter` beside its Python, and keeps its history in no home."""
     programs = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
-    own = {"PATH": programs, "IPYTHONDIR": str(folder / ".ipython"), "PORTER_CACHE": str(folder / ".cache")}
-    return {**os.environ, **own}
+    return {"PATH": programs, "IPYTHONDIR": str(folder / ".ipython"), "PORTER_CACHE": str(folder / ".cache")}
 
 
 def _kept(outputs: list[Any]) -> list[Any]:
