@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,15 @@ from torch import nn
 import porter
 from porter.base.package import EXTRAS
 from tests.support.checkout import ROOT
+from tests.support.fixtures import Cli
 
 ACTIONS = ROOT / ".github" / "actions"
-PATH = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+Run = Callable[..., int]
+PROGRAM = """#!/bin/sh
+for word; do echo "$word"; done >words
+exit $STATUS
+"""
+"""A `porter` that keeps what it is told."""
 
 
 @pytest.fixture(scope="module")
@@ -40,30 +46,46 @@ def stated(name: str) -> dict[str, Any]:
     return action
 
 
-def steps(name: str, folder: Path, **given: str) -> int:
+@pytest.fixture
+def run(folder: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs what runs `porter` there, and gives its status. What porter is told is done in this process, which
+    has imported the frameworks.
+    """
+    (program := tmp_path / "porter").write_text(PROGRAM)
+    program.chmod(0o755)
+    monkeypatch.chdir(folder)
+
+    def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
+        def status(of_porter: int) -> int:
+            path = os.pathsep.join((str(tmp_path), os.environ["PATH"]))
+            given = {**os.environ, "PATH": path, "STATUS": str(of_porter), **environment}
+            return subprocess.run(command, cwd=folder, env=given).returncode
+
+        assert status(0) == 0
+        return status(cli(*(folder / "words").read_text().splitlines()).status)
+
+    return run
+
+
+def steps(run: Run, name: str, **given: str) -> int:
     """The status of an action's last step, with its inputs as GitHub puts them into the environment."""
     action = stated(name)
     step = action["runs"]["steps"][-1]
     usual = {key: each.get("default", "") for key, each in action["inputs"].items()}
     values = {f"${{{{ inputs.{key} }}}}": value for key, value in {**usual, **given}.items()}
     environment = {key: values[value] for key, value in step["env"].items()}
-    ran = subprocess.run(
-        ["bash", "-e", "-o", "pipefail", "-c", step["run"]],
-        cwd=folder,
-        env={**os.environ, "PATH": PATH, **environment},
-    )
-    return ran.returncode
+    return run(["bash", "-e", "-o", "pipefail", "-c", step["run"]], environment)
 
 
-def test_the_action_verifies(folder: Path) -> None:
-    assert steps("verify", folder, port="my port", weights="a.pt2") == 0
-    assert steps("verify", folder, port="my port", weights="b.pt2") != 0
+def test_the_action_verifies(run: Run) -> None:
+    assert steps(run, "verify", port="my port", weights="a.pt2") == 0
+    assert steps(run, "verify", port="my port", weights="b.pt2") != 0
 
 
-def test_the_action_compares(folder: Path) -> None:
-    assert steps("compare", folder, a="a.pt2", b="my port") == 0
+def test_the_action_compares(run: Run, folder: Path) -> None:
+    assert steps(run, "compare", a="a.pt2", b="my port") == 0
     assert (folder / "porter-compare.xml").is_file()
-    assert steps("compare", folder, a="a.pt2", b="b.pt2", junit="other.xml") == 1
+    assert steps(run, "compare", a="a.pt2", b="b.pt2", junit="other.xml") == 1
 
 
 @pytest.mark.parametrize("name", ["verify", "compare"])
@@ -85,13 +107,7 @@ def test_no_input_is_a_part_of_a_script(name: str) -> None:
         ("porter-compare", ("a.pt2", "b.pt2"), 1),
     ],
 )
-def test_the_hooks(hook: str, arguments: tuple[str, ...], status: int, folder: Path) -> None:
+def test_the_hooks(hook: str, arguments: tuple[str, ...], status: int, run: Run) -> None:
     hooks = {each["id"]: each for each in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())}
     assert hooks[hook]["pass_filenames"] is False
-    ran = subprocess.run(
-        [*hooks[hook]["entry"].split(), *arguments],
-        cwd=folder,
-        env={**os.environ, "PATH": PATH},
-        capture_output=True,
-    )
-    assert ran.returncode == status, ran.stderr
+    assert run([*hooks[hook]["entry"].split(), *arguments], {}) == status
