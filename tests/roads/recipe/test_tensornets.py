@@ -14,17 +14,17 @@ import pytest
 from porter.base.errors import MappingError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.tensorflow import import_tensorflow
-from porter.frameworks import get_destination
 from porter.frameworks.dialects import get_dialect
 from porter.graph import BatchNorm, Conv, Graph, MaxPool, shapes, tensor_shapes
 from porter.padding import LOWEST, Convention
 from porter.recipe import expand, find_recipe, layer_names, tap_names
-from porter.recipe.transforms import apply_transforms, undo_transforms
+from porter.recipe.transforms import undo_transforms
 from porter.source.fitting.by_names import fit_by_names
 from porter.source.fitting.candidate import Candidate
 from porter.zoos.slim.tensornets import construct
+from tests.support.arrays import Array
 from tests.support.recipe.recipes import all_recipes
-from tests.support.recipe.stock import read
+from tests.support.recipe.stock import canonical, read, tensor_names
 from tests.support.tensornets_files import needs_tensornets
 
 FUNCTIONS = {  # of TensorNets, with the number of variables and of parameters that its print_summary() shows
@@ -60,26 +60,18 @@ CASES = [pytest.param(variant, marks=() if variant in QUICK else pytest.mark.ful
 @pytest.mark.parametrize("variant", CASES)
 def test_every_variable_and_operation_is_tensornets(variant: str) -> None:
     recipe, graph, layers = read(variant, "tensornets")
-    framework, roles_of, tensorflow = get_destination("tf"), tensor_shapes(graph), import_tensorflow()
+    roles_of, tensorflow = tensor_shapes(graph), import_tensorflow()
     size = recipe.native_size()[0] + 1
     with tensorflow.Graph().as_default() as theirs:
         network = construct(
             variant, tensorflow.compat.v1.placeholder(tensorflow.float32, [None, size, size, 3]), 1000
         )
     variables = dict(network.variables)
-    for path, roles in roles_of.items():
+    for path, role, spellings in tensor_names("tf", graph, layers):
+        shape = variables.pop(next(name for name in spellings if name in variables))
+        assert canonical(graph, path, layers[path], role, shape) == roles_of[path][role], (path, role)
+    for path in roles_of:
         node = graph.by_path[path]
-        for role, spellings in (
-            get_dialect(framework.NAME).tensor_names(graph, node, layers[path].name).items()
-        ):
-            shape = variables.pop(next(name for name in spellings if name in variables))
-            canonical = get_dialect(framework.NAME).to_canonical(
-                graph, node, role, np.broadcast_to(np.float32(0), shape)
-            )
-            assert apply_transforms(layers[path].transforms, role, canonical).shape == roles[role], (
-                path,
-                role,
-            )
         if isinstance(node.op, BatchNorm):
             norm = theirs.get_operation_by_name(f"{layers[path].name}/FusedBatchNormV3")
             assert node.op.epsilon == pytest.approx(norm.get_attr("epsilon")), path
@@ -311,14 +303,13 @@ def checkpoint(variant: str, before: str = "", classes: int = 1000) -> Checkpoin
     recipe = find_recipe(variant)
     member = recipe.member(variant, "tensornets")
     graph = expand(member, {"classes": classes})
-    layers, framework, tensors = layer_names(member, graph), get_destination("tf"), {}
-    for path, roles in tensor_shapes(graph).items():
-        names = get_dialect(framework.NAME).tensor_names(graph, graph.by_path[path], layers[path].name)
-        for role, shape in roles.items():
-            zeros = undo_transforms(layers[path].transforms, role, np.zeros(shape, np.float32))
-            tensors[before + names[role][-1]] = get_dialect(framework.NAME).from_canonical(
-                graph, graph.by_path[path], role, zeros
-            )
+    layers, roles_of, tensors = layer_names(member, graph), tensor_shapes(graph), {}
+    for path, role, names in tensor_names("tf", graph, layers):
+        zeros: Array = np.zeros(roles_of[path][role], np.float32)
+        zeros = undo_transforms(layers[path].transforms, role, zeros)
+        tensors[before + names[-1]] = get_dialect("tf").from_canonical(
+            graph, graph.by_path[path], role, zeros
+        )
     return Checkpoint(Path("weights.npz"), "npz", "tf", tensors)
 
 

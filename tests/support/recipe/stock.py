@@ -4,25 +4,51 @@ weights.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from porter.formats.tensorflow import import_tensorflow
-from porter.frameworks import get_destination
 from porter.frameworks.dialects import get_dialect
 from porter.frameworks.tf.numbering import first_names as keras_layers
 from porter.graph import AvgPool, BatchNorm, Conv, Graph, Identity, MaxPool, shapes, site_of, tensor_shapes
 from porter.padding import Convention, pad_amounts
-from porter.recipe import LayerName, Recipe, expand, find_recipe, layer_names
+from porter.recipe import LayerName, Member, Recipe, expand, find_recipe, layer_names, tap_names
+from porter.recipe.transforms import apply_transforms
 from porter.zoos.slim.networks import construct
+from tests.support.ops import op_at
 
 Pads = tuple[tuple[int, int], ...]
+FUNCTIONS = {"add", "concat", "global_avg_pool", "avg_pool", "affine"}
+"""Ops that a torch module may call without keeping a module of them."""
 
 
-def read(variant: str, zoo_name: str) -> tuple[Recipe, Graph, dict[str, LayerName]]:
+def read(
+    variant: str, zoo_name: str, generation: str | None = None
+) -> tuple[Recipe, Graph, dict[str, LayerName]]:
     recipe = find_recipe(variant)
     member = recipe.member(variant, zoo_name)
-    graph = expand(member)
-    return recipe, graph, layer_names(member, graph)
+    graph = expand(Member(recipe, variant, member.zoo.at(generation)))
+    return recipe, graph, layer_names(member, graph, generation)
+
+
+def tensor_names(
+    framework: str, graph: Graph, names: dict[str, LayerName]
+) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """The path and role of each tensor, with its likeliest names."""
+    for path in tensor_shapes(graph):
+        node = graph.by_path[path]
+        for role, spellings in get_dialect(framework).tensor_names(graph, node, names[path].name).items():
+            yield path, role, tuple(spellings)
+
+
+def canonical(graph: Graph, path: str, name: LayerName, role: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of a tensor of TensorFlow's as the graph has it."""
+    zeros = np.broadcast_to(np.float32(0), shape)
+    found = get_dialect("tf").to_canonical(graph, graph.by_path[path], role, zeros)
+    transforms = tuple(each for each in name.transforms if each != "drop_background")
+    return apply_transforms(transforms, role, found).shape
 
 
 def windowed_pads(graph: Graph, path: str, size: tuple[int, int]) -> Pads:
@@ -43,7 +69,8 @@ def assert_kerass(variant: str, model: Any) -> None:
     known = shapes(graph, size)
     assert {node.path for node in graph.nodes} == names.keys()
     unnamed = layers.keys() - {name.name for name in names.values()}
-    assert {type(layers[name]).__name__ for name in unnamed} <= {"InputLayer", "ZeroPadding2D"}
+    left_out = {"InputLayer", "ZeroPadding2D", "Reshape", "Dropout", "Activation"}
+    assert {type(layers[name]).__name__ for name in unnamed} <= left_out
     for path, name in names.items():
         node, layer = graph.by_path[path], layers[name.name]
         channels, *sides = (*known[path], 1, 1)[:3]
@@ -53,12 +80,7 @@ def assert_kerass(variant: str, model: Any) -> None:
             assert layer.epsilon == node.op.epsilon and round(1 - layer.momentum, 6) == node.op.momentum
             assert (layer.scale, layer.center) == (node.op.scale, node.op.center)
         elif "kernel" in roles:
-            shape = tuple(layer.kernel.shape)
-            assert (
-                roles["kernel"] == (*shape[:1:-1], *shape[:2])
-                if len(shape) == 4
-                else roles["kernel"] == shape[::-1]
-            )
+            assert canonical(graph, path, name, "kernel", tuple(layer.kernel.shape)) == roles["kernel"]
             assert layer.use_bias == ("bias" in roles), path
         else:
             assert not layer.weights
@@ -82,55 +104,45 @@ def keras_pads(layer: Any, window: Any) -> Pads:
 def assert_slims(variant: str) -> None:
     """Every variable of slim's own code is a tensor of the recipe's, and the other way round."""
     recipe, graph, names = read(variant, "slim")
-    tensorflow, framework = import_tensorflow(), get_destination("tf")
+    tensorflow, head = import_tensorflow(), op_at(graph, "head/logits")
     rows, columns = recipe.native_size()
     with tensorflow.Graph().as_default():
         images = tensorflow.compat.v1.placeholder(tensorflow.float32, [None, rows, columns, 3])
-        theirs = dict(construct(variant, images, 1001).variables)
-    for path, roles in tensor_shapes(graph).items():
-        for role, spellings in (
-            get_dialect(framework.NAME).tensor_names(graph, graph.by_path[path], names[path].name).items()
-        ):
-            shape = theirs.pop(next(name for name in spellings if name in theirs))
-            expected = roles[role]
-            assert ((*shape[:1:-1], *shape[:2])[: len(expected)] if len(shape) == 4 else shape) == expected, (
-                path,
-                role,
-            )
+        theirs = dict(construct(variant, images, head.units).variables)
+    roles_of = tensor_shapes(graph)
+    for path, role, spellings in tensor_names("tf", graph, names):
+        shape = theirs.pop(next(name for name in spellings if name in theirs))
+        assert canonical(graph, path, names[path], role, shape) == roles_of[path][role], (path, role)
     assert not theirs
 
 
-def assert_torchs(variant: str, zoo: str, model: Any, taps: dict[str, str], outside: str) -> None:
+def assert_torchs(variant: str, zoo: str, model: Any, outside: str) -> None:
     """Every tensor of `model` is one of the recipe's, and the other way round, but those that lead with
-    `outside`.
-
-    Args:
-        taps: by path, the modules whose outputs the zoo reads.
+    `outside`; and the modules whose outputs the zoo reads are there.
     """
-    _, graph, names = read(variant, zoo)
-    framework, roles_of = get_destination("torch"), tensor_shapes(graph)
-    ours: dict[str, tuple[int, ...]] = {}
-    for path, roles in roles_of.items():
-        for role, spellings in (
-            get_dialect(framework.NAME).tensor_names(graph, graph.by_path[path], names[path].name).items()
-        ):
-            ours[spellings[0]] = roles.get(role, ())
-    state = {
-        name: tuple(value.shape) for name, value in model.state_dict().items() if not name.startswith(outside)
-    }
-    assert ours == state
-    modules = dict(model.named_modules())
+    recipe, graph, names = read(variant, zoo)
+    roles_of = tensor_shapes(graph)
+    state = {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    assert {
+        spellings[0]: roles_of[path].get(role, ())
+        for path, role, spellings in tensor_names("torch", graph, names)
+    } == {name: shape for name, shape in state.items() if not name.startswith(outside)}
+    modules, taps = dict(model.named_modules()), tap_names(recipe.member(variant, zoo), graph)
+    kept = {graph.by_path[path].op_name for path in (*names, *taps)}
+    assert {node.op_name for node in graph.nodes} - kept <= FUNCTIONS
     for path, name in names.items():
-        node = graph.by_path[path]
-        assert taps[path] in modules or isinstance(node.op, Identity), path
-        if isinstance(node.op, BatchNorm):
-            module = modules[name.name]
-            assert (module.eps, module.momentum) == (node.op.epsilon, node.op.momentum)
-        elif isinstance(node.op, Conv):
-            module = modules[name.name]
-            assert (module.kernel_size, module.stride, module.groups) == (
-                node.op.window.kernel,
-                node.op.window.stride,
-                node.op.groups,
+        op = graph.by_path[path].op
+        assert taps.get(path, name.name) in modules or isinstance(op, Identity), path
+        module: Any = modules.get(name.name)
+        if isinstance(op, BatchNorm):
+            assert (module.eps, module.momentum) == (op.epsilon, op.momentum)
+        elif isinstance(op, Conv | MaxPool) and hasattr(module, "padding"):
+            stated = [
+                each if isinstance(each, tuple) else (each, each)
+                for each in (module.kernel_size, module.stride)
+            ]
+            assert stated == [op.window.kernel, op.window.stride] and getattr(module, "groups", 1) == getattr(
+                op, "groups", 1
             )
-            assert tuple((pad, pad) for pad in module.padding) == windowed_pads(graph, path, (299, 299)), path
+            pads = module.padding if isinstance(module.padding, tuple) else (module.padding,) * 2
+            assert tuple((pad, pad) for pad in pads) == windowed_pads(graph, path, recipe.native_size()), path
