@@ -213,11 +213,12 @@ def finetuned(tmp_path_factory: pytest.TempPathFactory) -> FineTunedMaker:
 
 @pytest.fixture
 def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Cli:
+    """Runs a command as it is typed: its first words are one text, and others, such as paths, follow."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PORTER_CACHE", str(tmp_path / "cache"))
 
-    def run(*arguments: str | Path) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["porter", *map(str, arguments)])
+    def run(command: str = "", *arguments: str | Path) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["porter", *command.split(), *map(str, arguments)])
         with pytest.raises(SystemExit) as exited:
             main()
         captured = capsys.readouterr()

@@ -85,7 +85,7 @@ def test_a_zoo_of_a_package_is_ported_and_proved_by_its_own_code(tmp_path: Path)
 
 @pytest.mark.usefixtures("example_packages")
 def test_version_names_them(cli: Cli) -> None:
-    found = json.loads(cli("--version", "--json").out)
+    found = json.loads(cli("--version --json").out)
     assert {(each["kind"], each["name"], each["package"]) for each in found["plugins"]} == {
         ("formats", "toy", "porter-toy-format"),
         ("destinations", "toy", "porter-toy-destination"),
@@ -141,7 +141,7 @@ def test_two_packages_of_one_name_are_refused(added: Path) -> None:
 
 def test_a_folder_without_recipes_is_refused(added: Path, cli: Cli) -> None:
     package(added, "empty_recipes", "[porter.recipes]\nempty = empty_recipes\n")
-    ran = cli("recipe", "list")
+    ran = cli("recipe list")
     assert ran.status == 2 and "empty_recipes 1.0 (porter.recipes: empty)" in ran.err
 
 

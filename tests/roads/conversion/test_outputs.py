@@ -143,7 +143,7 @@ def test_the_cut_that_a_refusal_proposes_works(
     assert made.status == 0 and "float64: same function as the file's own graph" in made.out, made.err
     port, one = read_port(tmp_path / "port"), read_port(tmp_path / "port").record
     assert one.ended_at == tuple(names.split(",")) and len(port.graph.outputs) == names.count(",") + 1
-    assert cli("verify", "port", "--weights", file).status == 0
+    assert cli("verify port --weights", file).status == 0
     assert cli(*shlex.split(convert_line(one, "again"))[1:], "--no-check").status == 0
     two = read_port(tmp_path / "again").record
     assert (one.graph, one.model, one.ended_at) == (two.graph, two.model, two.ended_at)
@@ -153,7 +153,7 @@ def test_a_cut_model_runs_without_the_kernels_behind_the_cut(tmp_path: Path, cli
     made = written(model("low = Conv (x, k6) y = Conv (low, k3)", image=("N", 6, SIZE, SIZE)), tmp_path)
     ran = cli("convert", made, "--to", "torch", "--outputs", "low", "--out", "port")
     assert "float32: same function as the file's own graph" in ran.out and "warning" not in ran.out, ran.out
-    assert cli("verify", "port", "--weights", made).status == 0
+    assert cli("verify port --weights", made).status == 0
 
 
 @pytest.mark.parametrize("image", [("N", 3, SIZE, SIZE), ("N", 3, SIZE)])
@@ -192,13 +192,11 @@ def test_what_no_graph_has_is_refused(tmp_path: Path, cli: Cli) -> None:
         "no value 'lo' (write the file's own name",
         "such as low",
     )
-    ran = cli("convert", "resnet18", "--from", "torch", "--to", "tf", "--outputs", "low")
+    ran = cli("convert resnet18 --from torch --to tf --outputs low")
     refused(ran, "--outputs: a port by a recipe (--from) always gives logits")
     assert cli("convert", file, "--to", "torch", "--outputs", "low", "--out", "port").status == 0
     refused(
-        cli("convert", "port", "--to", "tf", "--outputs", "low"),
-        "--outputs",
-        "leave out --outputs, or convert net.onnx",
+        cli("convert port --to tf --outputs low"), "--outputs", "leave out --outputs, or convert net.onnx"
     )
     numbers = tmp_path / "net.npz"
     np.savez(numbers, kernel=np.zeros(3))
@@ -258,7 +256,7 @@ def test_pads_says_what_a_destination_refuses_and_where_to_end_before_all_of_it(
     assert cli("convert", made, "--to", "mxnet", "--outputs", "a,y", "--no-check").status == 0
     assert not json.loads(cli("pads", made, "--to", "onnx", "--json").out)["refused"]
     assert len(json.loads(cli("pads", made, "--to", "caffe", "--json").out)["refused"]) == 0
-    variant = json.loads(cli("pads", "vit_b_16", "--from", "torchvision", "--to", "caffe", "--json").out)
+    variant = json.loads(cli("pads vit_b_16 --from torchvision --to caffe --json").out)
     assert "arrays of other axes" in variant["refused"][0]["why"]
 
 
@@ -312,7 +310,7 @@ def test_an_input_that_the_chosen_outputs_do_not_need_is_left_out(
     ran = cli("convert", file, "--to", "torch", "--outputs", name, "--out", "port")
     assert "float64: same function as the file's own graph" in ran.out, ran.err
     assert len(read_port(tmp_path / "port").graph.inputs) == 1
-    assert cli("verify", "port", "--weights", file).status == 0
+    assert cli("verify port --weights", file).status == 0
 
 
 def test_what_a_stated_size_does_not_help_is_said_of_that_size(tmp_path: Path, cli: Cli) -> None:

@@ -129,9 +129,7 @@ def test_what_a_port_gives_is_said(
     assert stated["porter.output"] == output == read_port(tmp_path / "small-onnx").record.output
     again = porter.convert(tmp_path / "small-onnx", to="torch", out=tmp_path / "again", check=False)
     assert again.record()["output"] == output
-    ran = cli(
-        "convert", "small-onnx", "--to", "torch", "--no-check", "--keep-activation", "--keep-background"
-    )
+    ran = cli("convert small-onnx --to torch --no-check --keep-activation --keep-background")
     if kept:
         assert (
             "--keep-background changes nothing: porter knows no background row among the 7 classes of "
@@ -198,7 +196,7 @@ def test_a_port_of_any_size_is_compared_at_the_size_that_is_asked_for(
 
 def test_a_checkpoints_prefix_names_a_file(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "model.ckpt.index").write_bytes(b"")
-    refused(cli("convert", "model.ckpt", "--to", "torch"), "the checkpoint's index is cut short")
+    refused(cli("convert model.ckpt --to torch"), "the checkpoint's index is cut short")
 
 
 def test_inspect_says_why_a_file_cannot_be_ported(saved: Callable[[str], Path]) -> None:
@@ -256,13 +254,13 @@ def test_a_recipe_of_ones_own_is_used_with_its_labels(
     (tmp_path / "own" / "wrong.yaml").write_text("zoos: [")
     ran = cli("convert", saved("small.keras"), "--to", "torch", "--recipes", "own", "--no-check")
     assert "it is small from own" in ran.out and "this recipe was left out: own/wrong.yaml:2:1" in ran.out
-    cli("convert", "small-torch", "--to", "tf", "--no-check", "--out", "again", "--recipes", "own")
+    cli("convert small-torch --to tf --no-check --out again --recipes own")
     shutil.rmtree(tmp_path / "own")  # a port outlives its recipe
     for port in ("small-torch", "again"):
         said = cli("predict", port, PHOTO)
         assert said.status == 0 and said.out.count("kind ") == 5
     assert (
-        cli("report", "small-torch").status == 0
+        cli("report small-torch").status == 0
         and "7, seven.txt" in (tmp_path / "small-torch" / "report.html").read_text()
     )
 
@@ -355,10 +353,7 @@ def test_a_keras_model_without_a_graph_is_told_what_keeps_one(tmp_path: Path, cl
     for name in ("own.keras", "own.weights.h5"):
         assert advice in str(porter.inspect(tmp_path / name).problem)
         refused(cli("convert", tmp_path / name, "--to", "torch"), "tensors and no graph", advice)
-        refused(
-            cli("recipe", "new", "own", "--from-model", tmp_path / name, "--out", tmp_path / "own.yaml"),
-            advice,
-        )
+        refused(cli("recipe new own --from-model", tmp_path / name, "--out", tmp_path / "own.yaml"), advice)
     model.export(str(tmp_path / "own"), verbose=False)
     assert "same function as the file's own graph" in cli("convert", tmp_path / "own", "--to", "torch").out
 
@@ -418,7 +413,7 @@ def test_a_log_softmax_at_the_end_is_taken_off(
     ), ran.err
     record = read_port(tmp_path / "port").record
     assert (record.activation, record.output) == ("log_softmax", "logits")
-    assert cli("verify", "port", "--weights", file).status == 0
+    assert cli("verify port --weights", file).status == 0
     kept = cli("convert", file, "--to", "torch", "--out", "kept", "--keep-activation", *size)
     assert "float64: same function as the file's own graph" in kept.out, kept.err
     port = read_port(tmp_path / "kept")

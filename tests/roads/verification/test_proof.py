@@ -137,14 +137,14 @@ def test_a_recipe_of_pixels_is_proved_on_pixels_and_a_wrong_epsilon_is_found(
     (networks / "recipes").mkdir(exist_ok=True)
     recipe = networks / "recipes" / "scaled.yaml"
     recipe.write_text(RECIPE % "" + protocol)
-    ran = cli("convert", "scaled", "--from", "own", "--to", "torch", *given, "--out", "right", "--overwrite")
+    ran = cli("convert scaled --from own --to torch", *given, "--out", "right", "--overwrite")
     assert (
         ran.status == 0
         and "float64: same function as the given model.py:build" in ran.out
         and "9 nodes" in ran.out
     ), ran.err
     recipe.write_text(RECIPE % ", epsilon: 0.02" + protocol)
-    wrong = cli("convert", "scaled", "--from", "own", "--to", "torch", *given, "--out", "wrong")
+    wrong = cli("convert scaled --from own --to torch", *given, "--out", "wrong")
     refused(wrong, "two_norm is the first node that differs", "in float64", status=1)
 
 
@@ -374,7 +374,7 @@ def test_where_no_input_tells_nothing_is_proved_and_nothing_written(tmp_path: Pa
     assert "train the network further" in ran.err and "--reference" not in ran.err
     assert not (tmp_path / "port").exists()
     assert cli("convert", file, "--to", "torch", "--out", "port", "--no-check").status == 0
-    assert cli("verify", "port", "--weights", file).status == 1
+    assert cli("verify port --weights", file).status == 1
 
 
 @pytest.mark.usefixtures("one_recipe")
@@ -394,8 +394,8 @@ def test_a_port_that_rounds_more_than_it_should_is_written_and_that_is_said(
         and record.parity is not None
         and record.parity["dtypes"]["float32"]["rounds_from"] in ("c", "y")
     )
-    assert "The float32 error is above its limit from " in Path(cli("report", "port").out.strip()).read_text()
-    ran = cli("verify", "port", "--weights", file)
+    assert "The float32 error is above its limit from " in Path(cli("report port").out.strip()).read_text()
+    ran = cli("verify port --weights", file)
     assert ran.status == 0 and "note: the float32 error is above its limit" in ran.out
 
 
@@ -447,7 +447,7 @@ def test_a_mistake_that_is_as_small_as_rounding_is_told_by_the_other_program(
         assert cli("convert", file, "--to", "torch", "--out", "proved").status == 0
     ran = cli("convert", file, "--to", "torch", "--out", "port")
     refused(ran, "not proved: onnxruntime and ONNX's reference implementation disagree on 'y' (", status=1)
-    ran = cli("verify", "proved", "--weights", file)
+    ran = cli("verify proved --weights", file)
     assert ran.status == 1 and "not proved: onnxruntime and ONNX's reference" in ran.out
 
 

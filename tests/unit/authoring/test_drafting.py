@@ -71,10 +71,7 @@ def test_a_draft_ports_the_file_that_it_is_of(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     ran = cli(
-        "recipe",
-        "new",
-        "mine",
-        "--from-model",
+        "recipe new mine --from-model",
         str(saved),
         "--out",
         "recipes/mine.yaml",
@@ -93,15 +90,9 @@ def test_a_draft_ports_the_file_that_it_is_of(
     )
     ported = json.loads(cli(*shlex.split(made["next"])[1:], "--check", "--json").out)
     assert ported["parity"]["ok"] and ported["variant"] == "mine" and ported["zoo"] == "own"
-    refused(
-        cli("recipe", "new", "mine", "--from-model", str(saved), "--out", "recipes/mine.yaml"),
-        "this file exists",
-    )
+    refused(cli("recipe new mine --from-model", str(saved), "--out", "recipes/mine.yaml"), "this file exists")
     again = cli(
-        "recipe",
-        "new",
-        "mine",
-        "--from-model",
+        "recipe new mine --from-model",
         str(saved),
         "--out",
         "recipes/mine.yaml",
@@ -145,12 +136,9 @@ TAKEN = {
 def test_a_draft_has_a_name_of_its_own(name: str, saved: Path, cli: Cli, tmp_path: Path) -> None:
     write(tmp_path, VALID)
     before = sorted(tmp_path.rglob("*"))
+    refused(cli("recipe new", name, "--from-model", str(saved), "--out", "new.yaml"), "NAME: ", TAKEN[name])
     refused(
-        cli("recipe", "new", name, "--from-model", str(saved), "--out", "new.yaml"), "NAME: ", TAKEN[name]
-    )
-    refused(
-        cli("recipe", "new", "mine", "--from-model", str(saved), "--zoo", "my zoo"),
-        "--zoo: 'my zoo' cannot be a name",
+        cli("recipe new mine --from-model", str(saved), "--zoo", "my zoo"), "--zoo: 'my zoo' cannot be a name"
     )
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -184,7 +172,7 @@ def test_weights_alone_give_a_draft_that_the_authors_code_proves(cli: Cli, tmp_p
     net = load_maker(tmp_path / "network.py", "Net")()
     net(torch.rand(8, 3, 32, 32))  # calibrates the norms
     torch.save(net.state_dict(), tmp_path / "mine.pth")
-    ran = cli("recipe", "new", "mine", "--weights", "mine.pth", "--out", "own/mine.yaml", "--json")
+    ran = cli("recipe new mine --weights mine.pth --out own/mine.yaml --json")
     made = json.loads(ran.out)
     assert made["blocks"] == {"units": 4} and made["tensors"]["used"] == 26 and made["lines"] < 35
     checked = cli(*shlex.split(made["next"])[1:])
@@ -200,7 +188,7 @@ def test_weights_alone_give_a_draft_that_the_authors_code_proves(cli: Cli, tmp_p
         "--input-size",
         "32",
     )
-    ported = cli("convert", "mine", "--from", "own", "--to", "torch", *given)
+    ported = cli("convert mine --from own --to torch", *given)
     assert "float64: same function as the given network.py:Net" in ported.out, ported.err
 
 
@@ -230,29 +218,29 @@ def test_trained_scales_that_no_layer_holds_have_names(cli: Cli, tmp_path: Path)
     net = load_maker(tmp_path / "network.py", "Net")().eval()
     torch.save(net.state_dict(), tmp_path / "mine.pth")
     torch.export.save(torch.export.export(net, (torch.rand(1, 4, 8, 8),)), tmp_path / "mine.pt2")
-    ran = cli("recipe", "new", "mine", "--from-model", "mine.pt2", "--weights", "mine.pth", "--json")
+    ran = cli("recipe new mine --from-model mine.pt2 --weights mine.pth --json")
     assert json.loads(ran.out)["tensors"]["used"] == 11, ran.err
     text = (tmp_path / "mine.yaml").read_text()
     assert '{name: "units.{u}", tensor: gamma}' in text and "activation: log_softmax" in text
     given = ("--weights", "mine.pth", "--recipes", ".", "--reference", "network.py:Net")
-    ported = cli("convert", "mine", "--from", "own", "--to", "tf", *given)
+    ported = cli("convert mine --from own --to tf", *given)
     assert "float64: same function as the given network.py:Net" in ported.out, ported.err
 
 
 def test_a_draft_needs_a_file_whose_names_say_something(cli: Cli, tmp_path: Path) -> None:
     np.savez(tmp_path / "numbers.npz", first=np.zeros((3, 3), np.float32))
-    refused(cli("recipe", "new", "mine"), "drafted from a file", "--weights FILE")
+    refused(cli("recipe new mine"), "drafted from a file", "--weights FILE")
     np.savez(
         tmp_path / "headless.npz",
         allow_pickle=False,
         **{"conv.weight": np.zeros((4, 3, 3, 3), np.float32), "conv.bias": np.zeros(4, np.float32)},
     )
-    ran = cli("recipe", "new", "mine", "--weights", "headless.npz")
+    ran = cli("recipe new mine --weights headless.npz")
     assert (
         ran.status == 0 and "  problem  the graph ends in" in ran.out and (tmp_path / "mine.yaml").is_file()
     )
     refused(
-        cli("recipe", "new", "mine", "--weights", "numbers.npz", "--overwrite"),
+        cli("recipe new mine --weights numbers.npz --overwrite"),
         "no tensor's name says what its layer is",
         "--tensors",
     )
@@ -319,7 +307,7 @@ def test_the_line_after_a_draft_ports_a_file_of_one_size(
     ]
     keras.Sequential([*first, *layers, LAYERS.Dense(5, name="fc")]).save(tmp_path / "net.keras")
     recipe = tmp_path / "recipes" / "mine.yaml"
-    ran = cli("recipe", "new", "mine", "--from-model", tmp_path / "net.keras", "--out", recipe, "--json")
+    ran = cli("recipe new mine --from-model", tmp_path / "net.keras", "--out", recipe, "--json")
     assert ran.status == 0, ran.err
     ported = json.loads(
         cli(*shlex.split(json.loads(ran.out)["next"])[1:], "--out", tmp_path / "port", "--json").out

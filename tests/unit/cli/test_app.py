@@ -42,30 +42,19 @@ def state(weights_file: WeightsMaker) -> dict[str, Array]:
 
 
 ROLES = ("weight", "bias")
-CONVERT = (
-    "convert",
-    "mobilenet_v2",
-    "--from",
-    "torchvision",
-    "--to",
-    "torch",
-    "--no-check",
-    "--out",
-    "port",
-    "--weights",
-)
+CONVERT = "convert mobilenet_v2 --from torchvision --to torch --no-check --out port --weights"
 
 
 def test_wrong_file_type(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "weights.pth").write_bytes(b"\xff\xd8\xff\xe0" + bytes(1000))
-    refused(cli(*CONVERT, "weights.pth"), "weights.pth")
+    refused(cli(CONVERT, "weights.pth"), "weights.pth")
     assert not (tmp_path / "port").exists()
 
 
 def test_truncated_file(cli: Cli, tmp_path: Path, weights_file: WeightsMaker) -> None:
     whole = weights_file("mobilenet_v2", "torchvision", ".pth").read_bytes()
     (tmp_path / "cut.pth").write_bytes(whole[: len(whole) // 2])
-    refused(cli(*CONVERT, "cut.pth"), "cut.pth")
+    refused(cli(CONVERT, "cut.pth"), "cut.pth")
     assert not (tmp_path / "port").exists()
 
 
@@ -74,45 +63,30 @@ def test_missing_and_extra_tensors_are_listed_together(
 ) -> None:
     changed = {name: value for name, value in state.items() if name != "features.1.conv.0.0.weight"}
     save_file({**changed, "stray.weight": np.zeros(3, np.float32)}, "changed.safetensors")
-    refused(cli(*CONVERT, "changed.safetensors"), "features.1.conv.0.0.weight 32x1x3x3", "stray.weight")
+    refused(cli(CONVERT, "changed.safetensors"), "features.1.conv.0.0.weight 32x1x3x3", "stray.weight")
     assert not (tmp_path / "port").exists()
 
 
 def test_wrong_shape(cli: Cli, tmp_path: Path, state: dict[str, Array]) -> None:
     save_file({**state, "features.0.0.weight": np.zeros((32, 3, 5, 5), np.float32)}, "shape.safetensors")
-    refused(cli(*CONVERT, "shape.safetensors"), "features.0.0.weight is 32x3x5x5", "32x3x3x3")
+    refused(cli(CONVERT, "shape.safetensors"), "features.0.0.weight is 32x3x5x5", "32x3x3x3")
     assert not (tmp_path / "port").exists()
 
 
 def test_weights_of_another_variant_say_which(cli: Cli, weights_file: WeightsMaker, tmp_path: Path) -> None:
     other = weights_file("mobilenet_v1_0.25", "keras", ".h5")
-    ran = cli(
-        "convert",
-        "mobilenet_v2",
-        "--from",
-        "keras",
-        "--to",
-        "torch",
-        "--no-check",
-        "--weights",
-        other,
-        "--out",
-        "port",
-    )
+    ran = cli("convert mobilenet_v2 --from keras --to torch --no-check --weights", other, "--out", "port")
     refused(ran, "mobilenet_v1_0.25", "keras")
     assert not (tmp_path / "port").exists()
 
 
 def test_weights_of_another_framework_say_which(cli: Cli, weights_file: WeightsMaker) -> None:
     other = weights_file("mobilenet_v2", "torchvision", ".pth")
-    refused(
-        cli("convert", "mobilenet_v2", "--from", "keras", "--to", "tf", "--weights", other),
-        "--from torchvision",
-    )
+    refused(cli("convert mobilenet_v2 --from keras --to tf --weights", other), "--from torchvision")
 
 
 def test_an_unknown_variant_gets_the_nearest(cli: Cli) -> None:
-    refused(cli("convert", "mobilnet_v2", "--from", "tf", "--to", "torch"), "mobilnet_v2", "mobilenet_v2")
+    refused(cli("convert mobilnet_v2 --from tf --to torch"), "mobilnet_v2", "mobilenet_v2")
 
 
 @pytest.mark.parametrize(
@@ -121,20 +95,18 @@ def test_an_unknown_variant_gets_the_nearest(cli: Cli) -> None:
 )
 def test_unknown_values(cli: Cli, option: str, value: str) -> None:
     arguments = {"--from": "tf", "--to": "torch", option: value}
-    refused(cli("convert", "mobilenet_v2", *(word for pair in arguments.items() for word in pair)), value)
+    refused(cli("convert mobilenet_v2", *(word for pair in arguments.items() for word in pair)), value)
 
 
 def test_a_wrong_zoo_is_told_as_the_argument_that_it_is(cli: Cli) -> None:
     refused(
-        cli("convert", "resnet50v2", "--from", "kears", "--to", "torch"),
-        "error: --from kears: ",
-        "did you mean 'keras'?",
+        cli("convert resnet50v2 --from kears --to torch"), "error: --from kears: ", "did you mean 'keras'?"
     )
 
 
 def test_arguments_that_are_missing_point_to_the_help_of_their_command(cli: Cli) -> None:
     refused(cli("convert"), "see porter convert --help")
-    refused(cli("study", "padding"), "see porter study padding --help")
+    refused(cli("study padding"), "see porter study padding --help")
     refused(cli("--nothing"), "see porter --help")
 
 
@@ -145,20 +117,16 @@ def test_help_says_every_command_in_a_whole_sentence(words: tuple[str, ...], cli
 
 
 def test_the_help_of_map_spells_layers_in_a_row(cli: Cli) -> None:
-    assert "FIRST,relu,LAST=head/logits" in cli("convert", "--help").out
+    assert "FIRST,relu,LAST=head/logits" in cli("convert --help").out
 
 
 def test_a_size_beyond_the_bound_is_told_it(cli: Cli) -> None:
-    refused(
-        cli("pads", "mobilenet_v2", "--from", "tf", "--to", "torch", "--input-size", "99999"),
-        "99999",
-        "at most 8192",
-    )
+    refused(cli("pads mobilenet_v2 --from tf --to torch --input-size 99999"), "99999", "at most 8192")
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder in which even root cannot write")
 def test_an_unwritable_folder(cli: Cli, torch_file: Path) -> None:
-    arguments = ("convert", "mobilenet_v1_0.25", "--from", "tf", "--to", "torch", "--weights", torch_file)
+    arguments = ("convert mobilenet_v1_0.25 --from tf --to torch --weights", torch_file)
     refused(cli(*arguments, "--out", "/proc/port"), "/proc")
 
 
@@ -166,33 +134,14 @@ def test_a_file_where_the_folder_should_be(cli: Cli, tmp_path: Path, torch_file:
     (tmp_path / "file").write_text("mine")
     for out in ("file", "file/port"):
         refused(
-            cli(
-                "convert",
-                "mobilenet_v1_0.25",
-                "--from",
-                "tf",
-                "--to",
-                "torch",
-                "--weights",
-                torch_file,
-                "--out",
-                out,
-            ),
-            "file",
+            cli("convert mobilenet_v1_0.25 --from tf --to torch --weights", torch_file, "--out", out), "file"
         )
     assert (tmp_path / "file").read_text() == "mine"
 
 
 def test_an_existing_port_stays_without_overwrite(cli: Cli, tmp_path: Path, torch_file: Path) -> None:
     arguments = (
-        "convert",
-        "mobilenet_v1_0.25",
-        "--from",
-        "tf",
-        "--to",
-        "torch",
-        "--no-check",
-        "--weights",
+        "convert mobilenet_v1_0.25 --from tf --to torch --no-check --weights",
         torch_file,
         "--out",
         "p",
@@ -219,7 +168,7 @@ def test_versions_are_those_of_the_packages_that_are_named(
             "--out",
             framework,
         )
-        assert cli("convert", "mobilenet_v1_0.25", *arguments).status == 0
+        assert cli("convert mobilenet_v1_0.25", *arguments).status == 0
         versions = json.loads((tmp_path / framework / "port.json").read_text())["versions"]
         assert {name: version(name) for name in versions if name != "porter"}.keys() == {"numpy", package}
         assert versions[package] == version(package)
@@ -231,7 +180,7 @@ def test_no_network_says_where_to_put_the_file(
     monkeypatch.setenv("PORTER_MIRROR", "http://127.0.0.1:9")
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
-    ran = cli("fetch", "mobilenet_v2_1.4", "--from", "keras")
+    ran = cli("fetch mobilenet_v2_1.4 --from keras")
     refused(ran, "mobilenet_v2_weights_tf_dim_ordering_tf_kernels_1.4_224.h5", str(tmp_path / "cache"))
 
 
@@ -239,27 +188,20 @@ def test_a_whole_module_pickle_is_refused_unexecuted(cli: Cli, tmp_path: Path) -
     import torch
 
     torch.save(torch.nn.Linear(2, 2), "module.pth")
-    refused(cli(*CONVERT, "module.pth"), "model.state_dict()")
+    refused(cli(CONVERT, "module.pth"), "model.state_dict()")
     assert not (tmp_path / "port").exists()
 
 
 def test_errors_as_json(cli: Cli) -> None:
-    ran = cli("convert", "mobilnet_v2", "--from", "tf", "--to", "torch", "--json")
+    ran = cli("convert mobilnet_v2 --from tf --to torch --json")
     error = json.loads(ran.out)["error"]
     assert ran.status == 2 and set(error) == {"code", "message", "where", "next"}
-    assert json.loads(cli("convert", "--json").out)["error"]["code"] == "usage"
+    assert json.loads(cli("convert --json").out)["error"]["code"] == "usage"
 
 
 def test_convert_json_has_the_fixed_fields(cli: Cli, torch_file: Path) -> None:
     ran = cli(
-        "convert",
-        "mobilenet_v1_0.25",
-        "--from",
-        "tf",
-        "--to",
-        "torch",
-        "--no-check",
-        "--weights",
+        "convert mobilenet_v1_0.25 --from tf --to torch --no-check --weights",
         torch_file,
         "--out",
         "p",
@@ -303,7 +245,7 @@ def test_convert_json_has_the_fixed_fields(cli: Cli, torch_file: Path) -> None:
 
 
 def test_pads_inspect_and_recipes_as_json(cli: Cli, torch_file: Path) -> None:
-    pads = json.loads(cli("pads", "mobilenet_v2", "--from", "tf", "--to", "torch", "--json").out)["sites"]
+    pads = json.loads(cli("pads mobilenet_v2 --from tf --to torch --json").out)["sites"]
     stem = next(pad for pad in pads if pad["site"] == "stem/conv")
     assert stem["source"] == "same" and "(0,1)" in stem["realised"] and stem["trained"] is None
     inspected = json.loads(cli("inspect", torch_file, "--json").out)
@@ -328,12 +270,12 @@ def test_pads_inspect_and_recipes_as_json(cli: Cli, torch_file: Path) -> None:
     assert inspected["matches"][0]["score"] == 1.0 and all(
         match["score"] >= 0.98 for match in inspected["matches"]
     )
-    listed = json.loads(cli("recipe", "list", "--json").out)["recipes"]
+    listed = json.loads(cli("recipe list --json").out)["recipes"]
     assert {"mobilenet_v1", "mobilenet_v2"} <= {recipe["architecture"] for recipe in listed}
 
 
 def test_pads_hides_the_sites_that_pad_nothing(cli: Cli) -> None:
-    arguments = ("pads", "mobilenet_v2", "--from", "tf", "--to", "torch")
+    arguments = ("pads mobilenet_v2 --from tf --to torch",)
     sites = json.loads(cli(*arguments, "--json").out)["sites"]
     telling = [site for site in sites if not site["source"] == site["realised"] == "valid"]
     assert (len(sites), len(telling)) == (52, 18)
@@ -347,18 +289,15 @@ def test_pads_hides_the_sites_that_pad_nothing(cli: Cli) -> None:
 def test_convert_says_what_was_ignored_and_filled_where_something_was(
     cli: Cli, torch_file: Path, state: dict[str, Array]
 ) -> None:
-    to_torch = cli(*CONVERT_TF, torch_file)
+    to_torch = cli(CONVERT_TF, torch_file)
     assert "  tensors  137 used\n" in to_torch.out
     save_file(state, "whole.safetensors")
-    assert "  tensors  314 used\n" in cli(*CONVERT, "whole.safetensors").out
+    assert "  tensors  314 used\n" in cli(CONVERT, "whole.safetensors").out
 
 
 def test_pads_of_training_have_to_be_known(cli: Cli) -> None:
-    refused(
-        cli("convert", "mobilenet_v1_0.25", "--from", "tf", "--to", "torch", "--padding", "trained"),
-        "no pads of training",
-    )
-    pads = cli("pads", "resnet50v2", "--from", "keras", "--to", "torch").out.splitlines()
+    refused(cli("convert mobilenet_v1_0.25 --from tf --to torch --padding trained"), "no pads of training")
+    pads = cli("pads resnet50v2 --from keras --to torch").out.splitlines()
     stem = next(number for number, line in enumerate(pads) if line.startswith("stem/pool"))
     assert pads[stem + 1].split()[:4] == ["as", "trained", "same,", "-inf"]
 
@@ -383,7 +322,7 @@ def test_the_lines_that_inspect_prints_work_as_they_are_typed(
         for role in ROLES
     }
     save_file(trunk | heads, tmp_path / "two heads.safetensors")
-    cli(*CONVERT_TF, torch_file)
+    cli(CONVERT_TF, torch_file)
     cases: dict[Path, tuple[str, str, str, list[str]]] = {
         torch_file: (
             "mobilenet_v1_0.25 --from keras --to torch",
@@ -424,10 +363,7 @@ def test_inspect_says_that_no_recipe_fits_and_prints_no_line(cli: Cli, state: di
         {"features.0.1.bias": state["features.0.1.bias"], "own.weight": np.zeros((5, 5), np.float32)},
         "own.safetensors",
     )
-    ran, found = (
-        cli("inspect", "own.safetensors"),
-        json.loads(cli("inspect", "own.safetensors", "--json").out),
-    )
+    ran, found = (cli("inspect own.safetensors"), json.loads(cli("inspect own.safetensors --json").out))
     assert (
         ran.status == 0
         and "no recipe fits" in ran.out
@@ -436,7 +372,7 @@ def test_inspect_says_that_no_recipe_fits_and_prints_no_line(cli: Cli, state: di
     )
     assert "porter convert PORT --weights own.safetensors" in ran.out
     assert found["convert"] is None and found["matches"] == []
-    refused(cli(*CONVERT, "own.safetensors"), "no recipe fits this file")
+    refused(cli(CONVERT, "own.safetensors"), "no recipe fits this file")
 
 
 def test_verify_passes_and_fails_by_status(cli: Cli, torch_file: Path, tmp_path: Path) -> None:
@@ -453,8 +389,8 @@ def test_verify_passes_and_fails_by_status(cli: Cli, torch_file: Path, tmp_path:
         "--out",
         "p",
     )
-    assert cli("convert", "mobilenet_v1_0.25", *arguments).status == 0
-    good = cli("verify", "p", "--weights", torch_file, "--float64", "--layers", "--json")
+    assert cli("convert mobilenet_v1_0.25", *arguments).status == 0
+    good = cli("verify p --weights", torch_file, "--float64", "--layers", "--json")
     found = json.loads(good.out)
     assert good.status == 0 and found["ok"] and found["reference"] == "keras" and found["dtype"] == "float64"
     assert found["notes"] == []
@@ -462,7 +398,7 @@ def test_verify_passes_and_fails_by_status(cli: Cli, torch_file: Path, tmp_path:
     damage(tmp_path / "p", "stem.conv.weight")
     infect(tmp_path / "p")
     sign(tmp_path / "p")
-    bad = cli("verify", "p", "--weights", torch_file, "--float64", "--json")
+    bad = cli("verify p --weights", torch_file, "--float64", "--json")
     found = json.loads(bad.out)
     assert bad.status == 1 and not found["ok"] and found["first_bad"]["path"] == "stem/conv"
     assert [note.split(",")[0] for note in found["notes"]] == [
@@ -485,29 +421,19 @@ def infect(port: Path) -> None:
 def test_verify_wants_the_file_that_the_port_was_made_from(
     cli: Cli, torch_file: Path, weights_file: WeightsMaker
 ) -> None:
-    cli(
-        "convert",
-        "mobilenet_v1_0.25",
-        "--from",
-        "tf",
-        "--to",
-        "torch",
-        "--no-check",
-        "--weights",
-        torch_file,
-        "--out",
-        "p",
-    )
+    cli("convert mobilenet_v1_0.25 --from tf --to torch --no-check --weights", torch_file, "--out", "p")
     keras3 = weights_file("mobilenet_v1_0.25", "keras", ".keras")
-    refused(cli("verify", "p", "--weights", keras3), torch_file.name)
+    refused(cli("verify p --weights", keras3), torch_file.name)
 
 
-def imported_by(*arguments: str | Path) -> set[str]:
+def imported_by(command: str, *arguments: str | Path) -> set[str]:
     code = (
         "import sys\nfrom porter.cli.app import main\ntry:\n main()\nfinally:\n "
         "print('\\n'.join(sys.modules), file=sys.stderr)"
     )
-    ran = subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", code, *command.split(), *map(str, arguments)], capture_output=True, text=True
+    )
     assert ran.returncode == 0, ran.stderr
     return set(ran.stderr.split())
 
@@ -561,15 +487,7 @@ def test_without_tensorflow_a_keras_port_is_written_and_not_checked(
         monkeypatch.setitem(sys.modules, name, None)
     weights = weights_file("mobilenet_v2_0.35", "torchvision", ".pth")
     arguments = (
-        "convert",
-        "mobilenet_v2_0.35",
-        "--from",
-        "torchvision",
-        "--to",
-        "tf",
-        "--input-size",
-        "32",
-        "--weights",
+        "convert mobilenet_v2_0.35 --from torchvision --to tf --input-size 32 --weights",
         weights,
         "--out",
         tmp_path / "p",
@@ -586,17 +504,7 @@ def test_converting_only_weights_imports_no_reader_of_graphs(
     weights_file: WeightsMaker, tmp_path: Path
 ) -> None:
     weights = weights_file("mobilenet_v1_0.25", "keras", ".h5")
-    arguments = (
-        "convert",
-        "mobilenet_v1_0.25",
-        "--from",
-        "tf",
-        "--to",
-        "torch",
-        "--no-check",
-        "--weights",
-        weights,
-    )
+    arguments = ("convert mobilenet_v1_0.25 --from tf --to torch --no-check --weights", weights)
     unneeded = {
         "ml_dtypes",
         "porter.source.fitting.by_graph",
@@ -606,32 +514,21 @@ def test_converting_only_weights_imports_no_reader_of_graphs(
     assert not imported_by(*arguments, "--out", tmp_path / "p") & unneeded
 
 
-CONVERT_TF = (
-    "convert",
-    "mobilenet_v1_0.25",
-    "--from",
-    "tf",
-    "--to",
-    "torch",
-    "--no-check",
-    "--out",
-    "p",
-    "--weights",
-)
+CONVERT_TF = "convert mobilenet_v1_0.25 --from tf --to torch --no-check --out p --weights"
 
 
 def test_overwriting_never_takes_what_porter_did_not_write(
     cli: Cli, tmp_path: Path, torch_file: Path
 ) -> None:
-    cli(*CONVERT_TF, torch_file)
+    cli(CONVERT_TF, torch_file)
     (tmp_path / "p" / "notes.txt").write_text("mine")
-    refused(cli(*CONVERT_TF, torch_file, "--overwrite"), "notes.txt")
+    refused(cli(CONVERT_TF, torch_file, "--overwrite"), "notes.txt")
     assert (tmp_path / "p" / "notes.txt").read_text() == "mine"
 
 
 def test_only_a_ports_own_files_stand_for_the_port(cli: Cli, torch_file: Path) -> None:
-    cli(*CONVERT_TF, torch_file)
-    refused(cli(*CONVERT_TF, "p/absent.h5", "--overwrite"), "absent.h5")
+    cli(CONVERT_TF, torch_file)
+    refused(cli(CONVERT_TF, "p/absent.h5", "--overwrite"), "absent.h5")
 
 
 def test_a_port_json_that_lists_another_file_is_not_that_files(
@@ -647,16 +544,16 @@ def test_a_port_json_that_lists_another_file_is_not_that_files(
         b"[" * 10**5,
     ):
         (tmp_path / "port.json").write_bytes(record)
-        assert "mobilenet_v1_0.25 from keras" in cli("inspect", "model.h5").out
-    cli(*CONVERT_TF, "model.h5")
-    assert "a port of mobilenet_v1_0.25" in cli("inspect", "p/model.safetensors").out
+        assert "mobilenet_v1_0.25 from keras" in cli("inspect model.h5").out
+    cli(CONVERT_TF, "model.h5")
+    assert "a port of mobilenet_v1_0.25" in cli("inspect p/model.safetensors").out
 
 
 def test_weights_that_are_not_finite_prove_nothing(
     cli: Cli, tmp_path: Path, weights_file: WeightsMaker
 ) -> None:
     where = ("--input-size", "64", "--out", "q", "--weights", "bad.safetensors")
-    arguments = ("convert", "squeezenet1_1", "--from", "torchvision", "--to", "torch", *where)
+    arguments = ("convert squeezenet1_1 --from torchvision --to torch", *where)
     state = tensors_of(weights_file("squeezenet1_1", "torchvision", ".pth"))
     state["features.0.weight"][:] = np.inf
     save_file(state, "bad.safetensors")
@@ -668,9 +565,9 @@ def test_weights_that_are_not_finite_prove_nothing(
 
 
 def test_a_tolerance_is_a_small_positive_number(cli: Cli, torch_file: Path) -> None:
-    cli(*CONVERT_TF, torch_file)
+    cli(CONVERT_TF, torch_file)
     for tolerance in ("0", "nan", "2"):
-        refused(cli("verify", "p", "--weights", torch_file, "--tolerance", tolerance), "tolerance")
+        refused(cli("verify p --weights", torch_file, "--tolerance", tolerance), "tolerance")
 
 
 @pytest.mark.parametrize(
@@ -687,10 +584,10 @@ def test_a_tolerance_is_a_small_positive_number(cli: Cli, torch_file: Path) -> N
 def test_a_forged_record_is_refused(
     cli: Cli, tmp_path: Path, torch_file: Path, key: str, value: object
 ) -> None:
-    cli(*CONVERT_TF, torch_file)
+    cli(CONVERT_TF, torch_file)
     record = json.loads((tmp_path / "p" / "port.json").read_text())
     (tmp_path / "p" / "port.json").write_text(json.dumps({**record, key: value}))
-    refused(cli("verify", "p", "--weights", torch_file), "p/port.json")
+    refused(cli("verify p --weights", torch_file), "p/port.json")
 
 
 READERS = [
@@ -704,9 +601,9 @@ READERS = [
 
 
 def test_every_file_of_a_port_is_held_to_its_digest(cli: Cli, tmp_path: Path, torch_file: Path) -> None:
-    cli(*CONVERT_TF, torch_file)
+    cli(CONVERT_TF, torch_file)
     (tmp_path / "p" / "README.md").write_text("a file of the user's own, which is not the port's")
-    assert "  is         a port of mobilenet_v1_0.25 from keras" in cli("inspect", "p").out
+    assert "  is         a port of mobilenet_v1_0.25 from keras" in cli("inspect p").out
     infect(tmp_path / "p")
     for arguments in READERS:
         refused(
@@ -718,9 +615,9 @@ def test_every_file_of_a_port_is_held_to_its_digest(cli: Cli, tmp_path: Path, to
     with pytest.raises(ChecksumError):
         porter.load("p")
     (tmp_path / "p" / "model.py").unlink()
-    refused(cli("inspect", "p"), "p/model.py: port.json lists this file")
+    refused(cli("inspect p"), "p/model.py: port.json lists this file")
     os.mkfifo(tmp_path / "p" / "model.py")
-    refused(cli("inspect", "p"), "p/model.py: port.json lists this file")
+    refused(cli("inspect p"), "p/model.py: port.json lists this file")
 
 
 def test_without_a_reference_a_build_is_not_compared_with_itself(
@@ -731,18 +628,7 @@ def test_without_a_reference_a_build_is_not_compared_with_itself(
     monkeypatch.setattr(
         "porter.base.package.find_spec", lambda name: None if name == "torchvision" else object()
     )
-    arguments = (
-        "convert",
-        "mobilenet_v2",
-        "--from",
-        "torchvision",
-        "--to",
-        "torch",
-        "--weights",
-        weights,
-        "--out",
-        "p",
-    )
+    arguments = ("convert mobilenet_v2 --from torchvision --to torch --weights", weights, "--out", "p")
     ran = cli(*arguments, "--json")
     assert (
         ran.status == 0
@@ -763,14 +649,7 @@ def test_the_digest_picks_the_protocol(cli: Cli, tmp_path: Path, weights_file: W
     changes = {"sha256_prefix: b0353104": f"sha256_prefix: '{digest(weights)[:8]}'"}
     copied(tmp_path / "recipes", changes, "mobilenet_v2", "zoos/torchvision")
     ran = cli(
-        "convert",
-        "mobilenet_v2",
-        "--from",
-        "torchvision_v2",
-        "--to",
-        "torch",
-        "--no-check",
-        "--weights",
+        "convert mobilenet_v2 --from torchvision_v2 --to torch --no-check --weights",
         weights,
         "--out",
         "p",
@@ -784,12 +663,12 @@ def test_the_digest_picks_the_protocol(cli: Cli, tmp_path: Path, weights_file: W
 
 
 def test_inspect_knows_a_port(cli: Cli, torch_file: Path) -> None:
-    cli(*CONVERT_TF, torch_file)
+    cli(CONVERT_TF, torch_file)
     for path in ("p", "p/port.json", "p/model.safetensors"):
         found = json.loads(cli("inspect", path, "--json").out)
         assert (found["format"], found["framework"]) == ("port", "torch")
         assert (found["matches"][0]["variant"], found["matches"][0]["zoo"]) == ("mobilenet_v1_0.25", "keras")
-    assert "porter convert mobilenet_v1_0.25 --from keras --to tf --weights p" in cli("inspect", "p").out
+    assert "porter convert mobilenet_v1_0.25 --from keras --to tf --weights p" in cli("inspect p").out
 
 
 def test_inspect_names_what_the_best_match_lacks_and_has_besides(cli: Cli, state: dict[str, Array]) -> None:
@@ -798,7 +677,7 @@ def test_inspect_names_what_the_best_match_lacks_and_has_besides(cli: Cli, state
         {name: array for name, array in state.items() if name not in head} | {"own": np.zeros(3)},
         "other.safetensors",
     )
-    lines = cli("inspect", "other.safetensors").out.splitlines()
+    lines = cli("inspect other.safetensors").out.splitlines()
     assert lines[-4:] == [
         "  problem    1 tensors unexpected: own",
         "  missing    classifier.1.weight, or it has another shape",
@@ -808,7 +687,7 @@ def test_inspect_names_what_the_best_match_lacks_and_has_besides(cli: Cli, state
 
 
 def test_recipe_show_says_what_the_weights_are_licensed_as(cli: Cli) -> None:
-    lines = cli("recipe", "show", "resnext50_32x4d").out.splitlines()
+    lines = cli("recipe show resnext50_32x4d").out.splitlines()
     zoos = {line.split()[0]: line.split()[-1].partition(":")[0] for line in lines[4:8]}
     assert zoos == {
         zoo: f"zoos/{zoo}.yaml" for zoo in ("keras", "tensornets", "torchvision", "torchvision_v2")
@@ -818,7 +697,7 @@ def test_recipe_show_says_what_the_weights_are_licensed_as(cli: Cli) -> None:
 
 
 def test_recipe_show_says_the_same_as_json(cli: Cli) -> None:
-    shown = json.loads(cli("recipe", "show", "resnet18", "--json").out)
+    shown = json.loads(cli("recipe show resnet18 --json").out)
     assert (shown["paper"], shown["variant"], shown["nodes"][0]["output"]) == (
         "arXiv:1512.03385",
         "resnet18",
@@ -833,7 +712,7 @@ def test_recipe_show_says_the_same_as_json(cli: Cli) -> None:
         for key, value in row.items()
         if key != "output" and value
     }
-    said = cli("recipe", "show", "resnet18").out
+    said = cli("recipe show resnet18").out
     assert words == {word for word in words if word.removesuffix("0") in said}
 
 
@@ -843,7 +722,7 @@ WRITTEN_OUT = "\\x1b]0;owned\\x07\\u202estem\\nerror: none\\x7f"
 
 def test_tensor_names_cannot_write_to_the_terminal(cli: Cli) -> None:
     save_file({HOSTILE: np.zeros(3, np.float32), "größe.重": np.zeros(3, np.float32)}, "hostile.safetensors")
-    out = cli("inspect", "hostile.safetensors", "--tensors").out
+    out = cli("inspect hostile.safetensors --tensors").out
     assert (
         f"\n{WRITTEN_OUT} " in out
         and "\ngröße.重 " in out
@@ -854,7 +733,7 @@ def test_tensor_names_cannot_write_to_the_terminal(cli: Cli) -> None:
 def test_recipes_cannot_write_to_the_terminal(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes" / "r.yaml").write_text(json.dumps({"architecture": "a", HOSTILE: 1}))
-    arguments = ("recipe", "show", "a", "--recipes", "recipes")
+    arguments = ("recipe show a --recipes recipes",)
     refused(cli(*arguments), WRITTEN_OUT)
     out = cli(*arguments, "--json").out
     assert HOSTILE in json.loads(out)["error"]["message"] and all(
@@ -869,5 +748,5 @@ def test_a_name_that_is_no_text_is_an_error_like_others(cli: Cli) -> None:
 def test_warnings_cannot_write_to_the_terminal(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     found = Fetched(Path("weights.h5"), "0" * 64, (HOSTILE,))
     monkeypatch.setattr("porter.source.place.fetch_published", lambda *_: found)
-    ran = cli("fetch", "mobilenet_v2", "--from", "keras")
+    ran = cli("fetch mobilenet_v2 --from keras")
     assert (ran.out, ran.err) == ("weights.h5\n", f"warning: {WRITTEN_OUT}\n")

@@ -239,7 +239,7 @@ def test_a_table_that_could_not_be_written_is_refused_before_the_run(
 ) -> None:
     (tmp_path / "folder").mkdir()
     for name, words in (("none/seen.csv", "there is no folder"), ("folder", "this is a folder")):
-        ran = cli("eval", "port", "--data", "photos", option, tmp_path / name)  # neither of which is there
+        ran = cli("eval port --data photos", option, tmp_path / name)  # neither of which is there
         assert ran.status == 2 and words in ran.err
 
 

@@ -34,42 +34,23 @@ def test_lines_name_the_folder_that_only_the_option_knows(
 ) -> None:
     # One recipe is ranked faster than all.
     monkeypatch.setattr("porter.recipe.find_recipes.recipes_folder", lambda: own.parent)
-    made = (
-        "convert",
-        "tiny",
-        "--from",
-        "home",
-        "--to",
-        "torch",
-        "--weights",
-        "tiny.safetensors",
-        "--no-check",
-    )
+    made = "convert tiny --from home --to torch --weights tiny.safetensors --no-check"
     recipes = ("--recipes", "own")
-    refused(cli(*made), "no variant 'tiny'")
-    refused(
-        cli("convert", "tiny", "--to", "torch", *recipes),
-        "'tiny' is a variant without its zoo",
-        "add --from ZOO",
-    )
-    refused(
-        cli("convert", "tiny.safetensors", "--to", "torch", *recipes),
-        "--weights tiny.safetensors --recipes own",
-    )
-    assert cli(*made, "--out", "port", *recipes).status == 0
+    refused(cli(made), "no variant 'tiny'")
+    refused(cli("convert tiny --to torch", *recipes), "'tiny' is a variant without its zoo", "add --from ZOO")
+    refused(cli("convert tiny.safetensors --to torch", *recipes), "--weights tiny.safetensors --recipes own")
+    assert cli(made, "--out", "port", *recipes).status == 0
     for file in ("tiny.safetensors", "port"):
         assert cli("inspect", file, *recipes).out.splitlines()[-1].endswith(" --recipes own")
-    refused(cli("verify", "port", "--weights", "tiny.safetensors"), "was found in own", "add --recipes own")
-    refused(cli("verify", "port", "--weights", "tiny.safetensors", *recipes), "porter's own build")
-    page = re.sub("<[^>]*>", "", Path(cli("report", "port").out.splitlines()[0]).read_text(encoding="utf-8"))
+    refused(cli("verify port --weights tiny.safetensors"), "was found in own", "add --recipes own")
+    refused(cli("verify port --weights tiny.safetensors", *recipes), "porter's own build")
+    page = re.sub("<[^>]*>", "", Path(cli("report port").out.splitlines()[0]).read_text(encoding="utf-8"))
     assert "--layers --recipes own" in page and page.count("--recipes own") == 3
     write(own, "zoos: [", "wrong.yaml")
-    assert (
-        "  left out   own/wrong.yaml:2:1: not valid YAML" in cli("inspect", "tiny.safetensors", *recipes).out
-    )
+    assert "  left out   own/wrong.yaml:2:1: not valid YAML" in cli("inspect tiny.safetensors", *recipes).out
     monkeypatch.setenv("PORTER_RECIPES", "own")
-    assert cli(*made, "--out", "other").status == 0
-    refused(cli("verify", "other", "--weights", "tiny.safetensors"), "porter's own build")
+    assert cli(made, "--out", "other").status == 0
+    refused(cli("verify other --weights tiny.safetensors"), "porter's own build")
     for arguments in (
         ("inspect", "tiny.safetensors"),
         ("inspect", "tiny.safetensors", *recipes),
@@ -83,7 +64,7 @@ def test_a_recipe_is_tried_on_a_file_and_what_differs_is_named_where_it_is_writt
     cli: Cli, own: Path
 ) -> None:
     tensors, recipe = dict(source_checkpoint("tiny", "home", 10, own).tensors), own / "tiny.yaml"
-    ran = cli("recipe", "check", recipe, "--weights", "tiny.safetensors")
+    ran = cli("recipe check", recipe, "--weights", "tiny.safetensors")
     assert ran.status == 0 and ran.out.splitlines()[1] == "weights: tiny from home; 9 used"
     assert "numbers: skipped: only porter's own build" in ran.out
     save_file({**tensors, "conv1.weight": np.zeros((8, 3, 5, 5), np.float32)}, "misshaped.safetensors")
@@ -96,9 +77,9 @@ def test_a_recipe_is_tried_on_a_file_and_what_differs_is_named_where_it_is_writt
             f"of this recipe, whose first name is conv1.weight ({recipe}:26:18) (the file has a.weight)"
         ),
     }.items():
-        ran = cli("recipe", "check", recipe, "--weights", f"{name}.safetensors")
+        ran = cli("recipe check", recipe, "--weights", f"{name}.safetensors")
         assert ran.status == 2 and words in ran.out.splitlines()[-1], ran.out
-        said = json.loads(cli("recipe", "check", recipe, "--weights", f"{name}.safetensors", "--json").out)
+        said = json.loads(cli("recipe check", recipe, "--weights", f"{name}.safetensors", "--json").out)
         assert not said["ok"] and not said["errors"] and said["weights"]["error"]["code"] == "mapping"
 
 
@@ -115,7 +96,7 @@ def test_the_numbers_of_a_recipe_are_compared_with_its_reference(
         tmp_path, text.replace("input: {size: 224", "input: {size: 48").replace(step, f"{step[:-1]}{pad}")
     )
     save_file(dict(source_checkpoint("resnet18", "torchvision").tensors), "w.safetensors")
-    ran = cli("recipe", "check", path, "--weights", "w.safetensors")
+    ran = cli("recipe check", path, "--weights", "w.safetensors")
     line = text[: text.index(step)].count("\n") + 1
     expected = [
         "numbers: float64: same function as torchvision",
@@ -125,15 +106,15 @@ def test_the_numbers_of_a_recipe_are_compared_with_its_reference(
 
 
 def test_the_list_says_where_a_recipe_comes_from_and_what_it_leaves_out(cli: Cli, own: Path) -> None:
-    assert "own" not in (shipped := cli("recipe", "list")).out
+    assert "own" not in (shipped := cli("recipe list")).out
     write(own, "architecture: [", "wrong.yaml")
-    ran = cli("recipe", "list", "--recipes", "own")
+    ran = cli("recipe list --recipes own")
     head, variants, zoos, *others = ran.out.splitlines()
     assert ran.status == 0 and head.split() == ["tiny", "own/tiny.yaml"]
     assert (variants, zoos) == ("  variants  tiny, tiny_wide", "  zoos      home")
     assert others == shipped.out.splitlines() and max(map(len, others)) <= 100
     assert ran.err.startswith("left out: own/wrong.yaml:2:1: not valid YAML")
-    found = json.loads(cli("recipe", "list", "--recipes", "own", "--json").out)
+    found = json.loads(cli("recipe list --recipes own --json").out)
     assert found["recipes"][0] == {
         "architecture": "tiny",
         "variants": ["tiny", "tiny_wide"],
@@ -146,6 +127,6 @@ def test_the_list_says_where_a_recipe_comes_from_and_what_it_leaves_out(cli: Cli
 def test_a_name_of_porters_own_is_the_recipes_that_is_found_first(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "recipes").mkdir()
     write(tmp_path / "recipes", VALID.replace("tiny", "resnet50"))
-    assert cli("pads", "resnet50", "--from", "home", "--to", "tf").status == 0
-    assert cli("pads", "resnet50", "--from", "home", "--to", "tf", "--recipes", "recipes").status == 0
-    assert cli("pads", "resnet18", "--from", "torch", "--to", "tf").status == 0
+    assert cli("pads resnet50 --from home --to tf").status == 0
+    assert cli("pads resnet50 --from home --to tf --recipes recipes").status == 0
+    assert cli("pads resnet18 --from torch --to tf").status == 0

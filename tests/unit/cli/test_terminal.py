@@ -127,15 +127,7 @@ def test_a_disk_that_becomes_full_leaves_nothing(
     weights = weights_file("mobilenet_v1_0.25", "keras", ".h5", 10)
     with full_after(size):
         ran = cli(
-            "convert",
-            "mobilenet_v1_0.25",
-            "--from",
-            "keras",
-            "--to",
-            framework,
-            "--no-check",
-            "--weights",
-            weights,
+            "convert mobilenet_v1_0.25 --from keras --to", framework, "--no-check", "--weights", weights
         )
     refused(ran, "mobilenet_v1_0.25-keras-", "cannot be written: ")
     assert [path.name for path in tmp_path.iterdir() if not path.name.endswith(".porter-lock")] == []
@@ -199,7 +191,7 @@ def test_where_memory_ends_it_is_told(cli: Cli, monkeypatch: pytest.MonkeyPatch)
         raise MemoryError("Unable to allocate 9 TiB")
 
     monkeypatch.setattr("porter.source.inspection.inspect", inspect)
-    refused(cli("inspect", "model.onnx"), "there is not enough memory: Unable to allocate 9 TiB")
+    refused(cli("inspect model.onnx"), "there is not enough memory: Unable to allocate 9 TiB")
 
 
 def test_an_error_after_a_handled_interrupt_is_told() -> None:

@@ -533,4 +533,4 @@ def test_a_library_that_is_none_is_said_to_be_none(
         tmp_path / "port",
     )
     refused(ran, "--stock: tf has no stock classes of nonsense (it has those of keras)")
-    assert cli("convert", "--stock", "--form", "torch", "--to", "tf", NARROW).status == 2
+    assert cli("convert --stock --form torch --to tf", NARROW).status == 2

@@ -54,9 +54,7 @@ def test_show_and_pads_say_what_is_known(cli: Cli, monkeypatch: pytest.MonkeyPat
     (tmp_path / proofs.FILE).write_text(json.dumps(ROWS))
     monkeypatch.setattr(proofs, "_read", lambda file, read=proofs._read: read(tmp_path / proofs.FILE))
     shown = next(
-        line.split("  ")
-        for line in cli("recipe", "show", "mobilenet_v1").out.splitlines()
-        if "exact 0" in line
+        line.split("  ") for line in cli("recipe show mobilenet_v1").out.splitlines() if "exact 0" in line
     )
     assert [cell.strip() for cell in shown if cell] == [
         "keras",
@@ -68,7 +66,7 @@ def test_show_and_pads_say_what_is_known(cli: Cli, monkeypatch: pytest.MonkeyPat
         *["unproven"] * 2,
     ]
     for to, said in SAID.items():
-        ran = cli("pads", "mobilenet_v1", "--from", "keras", "--to", to)
+        ran = cli("pads mobilenet_v1 --from keras --to", to)
         assert ran.status == 0 and ran.out.splitlines()[-1] == f"this port: {said}"
 
 

@@ -238,7 +238,7 @@ def test_the_authors_code_proves_a_port_that_nothing_else_proves(
 ) -> None:
     given = ("--weights", mine.folder / "mine.pth", "--recipes", mine.folder / "recipes")
     reference = ("--reference", mine.folder / "model.py:aloud")
-    ran = cli("convert", "mine", "--from", "own", "--to", "torch", *given, *reference, "--out", "port")
+    ran = cli("convert mine --from own --to torch", *given, *reference, "--out", "port")
     assert ran.status == 0 and "the given model.py:aloud ran with the tensors of mine.pth" in ran.out
     assert (
         "float64: same function as the given model.py:aloud at" in ran.out
@@ -253,11 +253,9 @@ def test_the_authors_code_proves_a_port_that_nothing_else_proves(
     }
     assert str(mine.folder / "model.py") not in (tmp_path / "port" / "port.json").read_text()
     assert {"stem/conv", "stem/norm", "body/conv"} <= {node["path"] for node in record.parity["nodes"]}
-    assert (
-        "the same function as the given model.py:aloud" in Path(cli("report", "port").out.strip()).read_text()
-    )
-    refused(cli("verify", "port", *given), "only porter's own build of the source in torch is left")
-    found = json.loads(cli("verify", "port", *given, *reference, "--float64", "--json").out)
+    assert "the same function as the given model.py:aloud" in Path(cli("report port").out.strip()).read_text()
+    refused(cli("verify port", *given), "only porter's own build of the source in torch is left")
+    found = json.loads(cli("verify port", *given, *reference, "--float64", "--json").out)
     assert found["ok"] and found["dtype"] == "float64" and found["reference"] == "the given model.py:aloud"
 
 
@@ -268,7 +266,7 @@ def test_a_wrong_reference_is_found_at_the_node_where_it_starts(mine: Mine, cli:
         "not the function of the given model.py:wrong_pad: body/conv is the first node that differs",
         "no port was written",
     )
-    refused(cli("convert", "mine", "--from", "own", "--to", "torch", *given, *reference), *words, status=1)
+    refused(cli("convert mine --from own --to torch", *given, *reference), *words, status=1)
     ran = cli("verify", mine.port.folder, *given, *reference, "--json")
     found = json.loads(ran.out)
     assert (ran.status, found["ok"], found["first_bad"]["path"]) == (1, False, "body/conv")
@@ -368,7 +366,7 @@ def test_a_reference_needs_the_check(mine: Mine, cli: Cli) -> None:
         mine.folder / "model.py:aloud",
     )
     refused(
-        cli("convert", "mine", "--from", "own", "--to", "torch", *given, "--no-check"),
+        cli("convert mine --from own --to torch", *given, "--no-check"),
         "--no-check",
         "leave out --reference or --no-check",
     )

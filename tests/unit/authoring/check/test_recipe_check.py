@@ -140,23 +140,23 @@ def test_a_zoos_file_is_no_recipe(tmp_path: Path) -> None:
 
 def test_the_command_prints_what_was_checked_and_says_it_as_json(cli: Cli, tmp_path: Path) -> None:
     path = write(tmp_path, changed("stem_pool: true}", "stem_pool: true, dropout: 0.5}"))
-    ran = cli("recipe", "check", path)
+    ran = cli("recipe check", path)
     assert ran.status == 0 and ran.out.splitlines() == [
         f"warning: {path}:5:61: option 'dropout' is not used",
         "checked: 2 variants, 1 zoo, 7 padding sites, 9 nodes named",
     ]
     write(tmp_path, changed("stem/norm: bn1", "stem/nrom: bn1"))
-    ran = cli("recipe", "check", path)
+    ran = cli("recipe check", path)
     assert (ran.status, ran.out, ran.err) == (
         2,
         f"error: {path}:27:7: 'stem/nrom' matches no node (did you mean 'stem/norm'?)\n",
         "",
     )
-    ran = cli("recipe", "check", path, "--json")
+    ran = cli("recipe check", path, "--json")
     said = json.loads(ran.out)
     assert (ran.status, said["ok"], said["warnings"]) == (2, False, [])
     write(tmp_path, changed("stem/norm: bn1", "stem/norm: {naem: bn1}").replace("top5: 80", "top_5: 80"))
-    ran = cli("pads", "tiny", "--from", "home", "--to", "tf", "--recipes", tmp_path)
+    ran = cli("pads tiny --from home --to tf --recipes", tmp_path)
     assert ran.status == 2 and ran.err.endswith("(did you mean 'top5'?; 1 more: porter recipe check FILE)\n")
     assert said["errors"] == [
         {
