@@ -94,9 +94,10 @@ def served(weights_file: WeightsMaker, tmp_path: Path) -> Iterator[Served]:
     server.server_close()
 
 
-def porter(tmp_path: Path, *arguments: str) -> str:
+def porter(tmp_path: Path, command: str, recipes: Path) -> str:
+    """What the program prints in an environment of its own."""
     ran = subprocess.run(
-        [sys.executable, "-m", "porter", *arguments],
+        [sys.executable, "-m", "porter", *command.split(), "--recipes", recipes],
         cwd=tmp_path,
         env={
             "PATH": "",
@@ -118,18 +119,17 @@ def porter(tmp_path: Path, *arguments: str) -> str:
 )
 def test_the_sentence_of_the_mission(mission: Mission, served: Served, tmp_path: Path, cli: Cli) -> None:
     recipes, port = served(mission), mission.port
-    said = porter(
-        tmp_path,
-        "convert",
-        mission.variant,
-        "--from",
-        "tf",
-        "--to",
-        "torch",
-        "--recipes",
-        str(recipes),
-        "--check",
-    )
+    shared = ("--recipes", recipes)
+
+    def said_here(command: str, *arguments: str | Path) -> str:
+        """By the same program in this process, which has the frameworks already."""
+        ran = cli(command, *arguments)
+        assert ran.status == 0, ran.err
+        return ran.out
+
+    fetched = Path(porter(tmp_path, f"fetch {mission.variant} --from tf", recipes).strip())
+    assert fetched.is_relative_to(tmp_path / "cache") and fetched.name == mission.file
+    said = said_here(f"convert {mission.variant} --from tf --to torch --check", *shared)
     taken, proved = mission.sizes
     assert taken in said and f"float64: same function as keras at {proved};" in said
     record = json.loads((tmp_path / port / "port.json").read_text())
@@ -144,20 +144,12 @@ def test_the_sentence_of_the_mission(mission: Mission, served: Served, tmp_path:
     assert len(source.splitlines()) < 130 and "import tensorflow" not in source
     print("\n" + said + "\n" + source)
 
-    shared = ("--recipes", str(recipes))
-
-    def said_here(*arguments: str) -> str:
-        """By the same command in this process, which has the frameworks already."""
-        ran = cli(*arguments)
-        assert ran.status == 0, ran.err
-        return ran.out
-
-    assert "float64: same function as keras" in said_here("verify", port, "--float64", *shared)
+    assert "float64: same function as keras" in said_here(f"verify {port} --float64", *shared)
     photo = tmp_path / "photos" / "n02124075" / "chelsea.png"
     photo.parent.mkdir(parents=True)
     shutil.copy(PHOTO, photo)
-    assert "logit" in said_here("predict", port, str(photo))
-    evaluated = said_here("eval", port, "--data", "photos", "--source", "--workers", "0", *shared)
+    assert "logit" in said_here("predict", port, photo)
+    evaluated = said_here(f"eval {port} --data photos --source --workers 0", *shared)
     assert "agreement  1 of 1 photos with keras" in evaluated
     said_here("report", port)
     page = (tmp_path / port / "report.html").read_text()
@@ -167,20 +159,7 @@ def test_the_sentence_of_the_mission(mission: Mission, served: Served, tmp_path:
 @pytest.mark.full
 def test_it_may_be_padded_as_it_was_trained(served: Served, tmp_path: Path) -> None:
     recipes = served(RESNET)
-    port = (
-        "convert",
-        "resnet50v2",
-        "--from",
-        "tf",
-        "--to",
-        "torch",
-        "--recipes",
-        str(recipes),
-        "--padding",
-        "trained",
-        "--check",
-    )
-    said = porter(tmp_path, *port)
+    said = porter(tmp_path, "convert resnet50v2 --from tf --to torch --padding trained --check", recipes)
     print("\n" + said)
     record = json.loads((tmp_path / RESNET.port / "port.json").read_text())
     assert record["padding"] == "trained"
