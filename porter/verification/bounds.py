@@ -40,30 +40,32 @@ class Reached:
 
         Args:
             values: by path, the graph's input among them where it is read.
-            given: what the readers of a path got in place of its value, where it was cut.
+            given: by path, what the readers of a value got in its place, where it was cut
+                (porter.verification.cut_points).
         """
         # A rim is that of what the pool gave itself; the inputs are what was really read.
-        own, values = values, {**values, **given}
+        inputs = {**values, **given}
         for path in bounded_activations(graph):
-            read = graph.by_path[path].source
-            if read not in values:
+            input_path = graph.by_path[path].source
+            if input_path not in inputs:
                 continue
-            low, high = float(values[read].min()), float(values[read].max())
+            low, high = float(inputs[input_path].min()), float(inputs[input_path].max())
             least, most = self.extremes.get(path, (low, high))
             self.extremes[path] = min(low, least), max(high, most)
-        for path in padded_pools(graph) & own.keys():
-            maps = own[path]
+        for path in padded_pools(graph) & values.keys():
+            maps = values[path]
             sides = (maps[:, :, :1], maps[:, :, -1:], maps[:, :, :, :1], maps[:, :, :, -1:])
             self.rims[path] = min(self.rims.get(path, np.inf), *(float(side.min()) for side in sides))
         for node in graph.nodes:
-            read = node.source
-            if isinstance(node.op, LayerNorm | RmsNorm | GroupNorm) and read in values:
-                share = _share_of_epsilon(node.op, values[read][0], is_map(graph.open_shapes[read]))
+            input_path = node.source
+            if isinstance(node.op, LayerNorm | RmsNorm | GroupNorm) and input_path in inputs:
+                first_image = inputs[input_path][0]
+                share = _share_of_epsilon(node.op, first_image, is_map(graph.open_shapes[input_path]))
                 self.epsilons[node.path] = max(self.epsilons.get(node.path, 0.0), share)
 
     def unreached(self, graph: Graph) -> tuple[str, ...]:
-        """Return the paths of the activations of which no value reached a bound, and of the pools and norms
-        whose pads and epsilons never showed.
+        """Return the paths of the activations of which no value reached a bound, such as a ReLU6's 6, and of
+        the pools and norms whose pads and epsilons no value showed: nothing is known of these.
         """
         nonnegative = nonnegative_paths(graph)
         return tuple(node.path for node in graph.nodes if not self._shows(node, node.source in nonnegative))
@@ -88,7 +90,7 @@ class Reached:
 
 def _share_of_epsilon(op: LayerNorm | RmsNorm | GroupNorm, value: Array, is_map: bool) -> float:
     """Return how much the norm of one image's `value` would change without its epsilon, as a part of the
-    norm.
+    norm: epsilon / (2 (variance + epsilon)), the root mean square of it over the places that are normalised.
 
     A batch norm's variance is the same for all images: where its epsilon is below rounding for some, it is
     for all.
@@ -96,6 +98,7 @@ def _share_of_epsilon(op: LayerNorm | RmsNorm | GroupNorm, value: Array, is_map:
     if isinstance(op, GroupNorm):
         cells = value.reshape(op.groups, -1)
     else:
+        # each cell's channels are normalised together: cells x channels
         channels_last = np.moveaxis(value, 0, -1) if is_map else value
         cells = channels_last.reshape(-1, channels_last.shape[-1])
         # rounded up: at most _CELLS of the cells, evenly spread
@@ -153,13 +156,16 @@ def farthest_images(graph: Graph, known: Sequence[Array], pool: Array, run: Valu
     left = sorted({inputs[path] for path in reached.unreached(graph) if path in inputs})
     if not left:
         return pool[:0]
-    look(np.array_split(pool, -(-len(pool) // at_once)), left)
-    extremes = np.concatenate([np.concatenate([part[path] for path in left]) for part in ends], axis=1)
-    # Where all go as far, the first does: one that is known.
+    batch_count = -(-len(pool) // at_once)  # rounded up
+    look(np.array_split(pool, batch_count), left)
+    # a row for each end of each value, a column for each image: the known ones, then the pool's
+    extremes = np.concatenate(
+        [np.concatenate([of_batch[path] for path in left]) for of_batch in ends], axis=1
+    )
+    # Where several images go equally far, the first is taken, so that a known one wins.
     best = np.unique(np.nan_to_num(extremes, nan=-np.inf, posinf=-np.inf).argmax(axis=1))
-    first = sum(map(len, known))
-    # Those before `first` are known images.
-    farthest: Array = pool[best[best >= first] - first]
+    known_count = sum(map(len, known))
+    farthest: Array = pool[best[best >= known_count] - known_count]
     return farthest
 
 

@@ -72,8 +72,9 @@ def expect_numbers(port: StoredPort, exact: Tensors) -> OwnTensors:
 
 @dataclass
 class Shifted(Wrapped):
-    """A source whose values have the paths of a port with folded norms or absorbed biases, or that does not
-    show some of them.
+    """A source whose values are asked for by the paths of a port with folded norms or absorbed biases, or
+    that does not show some of them. In a port whose `conv1` took in the norm `bn1`, the value at `conv1` is
+    the source's at `bn1`.
 
     Attributes:
         folded: path of each layer of the port that took in a norm, to the norm with the same values in the
@@ -88,8 +89,10 @@ class Shifted(Wrapped):
         """Return the source's values under the port's paths; without `hidden` ones, because a norm took in
         their bias.
         """
-        own = None if paths is None else {path for path in map(self._source_path, paths) if path is not None}
-        values = self.source.run(batch, dtype, own)
+        wanted = None
+        if paths is not None:
+            wanted = {path for path in map(self._source_path, paths) if path is not None}
+        values = self.source.run(batch, dtype, wanted)
         unchanged = {
             path: value
             for path, value in values.items()
@@ -104,17 +107,26 @@ class Shifted(Wrapped):
         """
         if not isinstance(self.source, CutSource):
             return {}
-        own = {path: self._source_path(path) for path in paths}
-        given = {
-            known: value for path, value in cut.items() if (known := self._source_path(path)) is not None
+        source_paths = {path: self._source_path(path) for path in paths}
+        source_cut = {
+            source_path: value
+            for path, value in cut.items()
+            if (source_path := self._source_path(path)) is not None
         }
-        values = self.source.run_cut(batch, [path for path in own.values() if path is not None], given)
-        return {path: values[known] for path, known in own.items() if known in values}
+        wanted = [path for path in source_paths.values() if path is not None]
+        values = self.source.run_cut(batch, wanted, source_cut)
+        return {
+            path: values[source_path] for path, source_path in source_paths.items() if source_path in values
+        }
 
     def is_moved(self, path: str) -> bool:
         """Ask the source under the port's path; see porter.verification.references.CutSource."""
-        own = self._source_path(path)
-        return own is not None and isinstance(self.source, CutSource) and self.source.is_moved(own)
+        source_path = self._source_path(path)
+        return (
+            source_path is not None
+            and isinstance(self.source, CutSource)
+            and self.source.is_moved(source_path)
+        )
 
     def _source_path(self, path: str | None) -> str | None:
         """Return the source's path of a value of the port; None where the source does not show it."""

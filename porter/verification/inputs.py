@@ -78,17 +78,21 @@ def stated_range(graph: Graph, protocol: Preprocess | None) -> InputRange | None
     scale, offset = _scaling(graph)
     if scale is None:
         return None
-    gain, spans = float(np.abs(scale).mean()), {PIXELS: _BRIGHTEST, UNIT: 1.0, SIGNED: 2.0}
-    nearest = min(spans, key=lambda known: abs(np.log(spans[known] * gain / 2)))
+    gain = float(np.abs(scale).mean())
+    spans = {PIXELS: _BRIGHTEST, UNIT: 1.0, SIGNED: 2.0}
+    # what the scaling makes of a range's span, in parts of a span of two
+    scaled = {known: span * gain / 2 for known, span in spans.items()}
+    nearest = min(spans, key=lambda known: abs(np.log(scaled[known])))
     # farther from a span of two, the scaling is for data of another kind
-    if 1 / 8 <= spans[nearest] * gain / 2 <= 8:
+    if 1 / 8 <= scaled[nearest] <= 8:
         return nearest
     return InputRange("what its own scaling takes", lambda unit: (NORMAL.of(unit) - offset) / scale)
 
 
 def _scaling(graph: Graph) -> tuple[Images | None, Images]:
-    """Return the product of the scalings at a graph's beginning, and their offset: each one number, or C x 1
-    x 1. The product is None where the graph begins with none, or with one by zero.
+    """Return what the scalings at a graph's beginning do together, as a product and an offset: an input x
+    becomes product * x + offset. Each is one number, or C x 1 x 1. The product is None where the graph begins
+    with no scaling, or with one by zero.
     """
     scale = np.ones((1, 1, 1))
     offset = np.zeros((1, 1, 1))
@@ -99,14 +103,15 @@ def _scaling(graph: Graph) -> tuple[Images | None, Images]:
             states_nothing = path == INPUT or not np.all(scale)
             return (None if states_nothing else scale), offset
         gain, added = (np.asarray(numbers, np.float64).reshape(-1, 1, 1) for numbers in (op.scale, op.offset))
-        scale, offset, path = scale * gain, offset * gain + added, readers[0].path
+        scale, offset = scale * gain, offset * gain + added
+        path = readers[0].path
 
 
 def ranges(
     graph: Graph, protocol: Preprocess | None, excites: Callable[[Sequence[InputRange]], Sequence[float]]
 ) -> Iterator[InputRange]:
-    """Yield the ranges to compare on, until one tells: the stated one, then `FALLBACKS`, first those that
-    excite the network most. They come out one at a time, so that none is tried in vain.
+    """Yield the ranges to compare on: the stated one, then `FALLBACKS`, first those that excite the network
+    most. A caller takes the next one where the values of the last tell nothing, so none is tried in vain.
 
     Args:
         excites: how much of the network each of some ranges excites, from 0 to 1. It is asked only if no
@@ -115,10 +120,10 @@ def ranges(
     stated = stated_range(graph, protocol)
     if stated is not None:
         yield stated
-    others = [fallback for fallback in FALLBACKS if fallback is not stated]
-    # Differences of a hundredth are chance; then the likelier one is taken.
-    shares = dict(zip(others, excites(others), strict=True))
-    yield from sorted(others, key=lambda other: -round(shares[other], 2))
+    fallbacks = [fallback for fallback in FALLBACKS if fallback is not stated]
+    excited_shares = dict(zip(fallbacks, excites(fallbacks), strict=True))
+    # Differences of less than a hundredth are chance; then the likelier one stays before the other.
+    yield from sorted(fallbacks, key=lambda fallback: -round(excited_shares[fallback], 2))
 
 
 def make_images(size: KnownSize, count: int, channels: int, fed: InputRange, seed: int = 0) -> Images:
@@ -140,8 +145,8 @@ def make_images(size: KnownSize, count: int, channels: int, fed: InputRange, see
 def _unit_images(size: KnownSize, count: int, channels: int, seed: int) -> Images:
     """Make noise of several octaves, as photos have, from 0 to 1 in each image."""
     rng = np.random.default_rng(seed)
-    # Each octave is added where the sum of those before it has as few numbers: one for each of its cells.
-    # -(-a // b) rounds up: coarse octaves cover the whole image
+    # From the coarsest octave on, the sum is doubled in size, and the next octave added, whose cells are half
+    # as long. -(-a // b) rounds up: coarse octaves cover the whole image.
     pixels = np.zeros((count, channels, *(-(-n // 2 ** (OCTAVES + 1)) for n in size)))
     for octave in range(OCTAVES):
         rows, columns = (-(-n // 2 ** (OCTAVES - octave)) for n in size)
@@ -176,12 +181,14 @@ def make_telling_images(
         fed: the range of the numbers.
         rough: how rough every second image is. Where its share is below 1, the others are like photos.
     """
+    # `soft` images are like photos; both they and the noise are from 0 to 1.
     soft = make_images(size, count, channels, UNIT)
     noise = np.random.default_rng(size).random((count, channels, *size))
     cells = np.indices(size)
     # a chessboard, with fields of two cells along each diagonal
     board = cells.sum(axis=0) // 2 % 2
     sides = np.array(size).reshape(2, 1, 1)
+    # `share` of the cells: a square at the lower right
     is_rough = (cells >= (1 - rough.share**0.5) * sides).all(axis=0)
     is_middle = (cells == sides // 2).all(axis=0)
     kinds: tuple[Callable[[Images, Images], Images], ...] = (
@@ -197,14 +204,17 @@ def make_telling_images(
         lambda soft, noise: 1 - 0.01 * soft,  # white
     )
     kinds = kinds if rough.share == 1 else kinds[:2]
-    images = fed.of(np.stack([kinds[at % len(kinds)](soft[at], noise[at]) for at in range(count)]))
+    images = fed.of(
+        np.stack([kinds[index % len(kinds)](soft[index], noise[index]) for index in range(count)])
+    )
+    # The contrast is that of every second image; with two kinds, the others are like photos.
     mean = images[1::2].mean(axis=(2, 3), keepdims=True)
-    # every second image, because the others are like photos
     images[1::2] = mean + rough.contrast * (images[1::2] - mean)
     return images
 
 
 def _range_of(protocol: Preprocess) -> InputRange:
+    """Return the range of what a protocol's preprocessing makes of pixels."""
     return InputRange("the protocol's range", lambda unit: _preprocess_unit(unit, protocol))
 
 

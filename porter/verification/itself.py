@@ -28,7 +28,8 @@ _DRAWS = 4
 
 
 def compare_with_saved_graph(saved: Saved, checkpoint: Checkpoint, batch: Array) -> Testimony:
-    """Compare a model's outputs with those of the graph that it was saved as, and return how near they are.
+    """Compare the outputs of a model that a user holds with those of the graph that it was saved as, which is
+    what porter reads and ports; return in words how near they are.
 
     Args:
         checkpoint: what the model was saved as, as read.
@@ -42,26 +43,30 @@ def compare_with_saved_graph(saved: Saved, checkpoint: Checkpoint, batch: Array)
     read = ReadGraph(checkpoint, _as_model_input(batch, saved))
     itself = f"the model {saved.name} itself"
     worst = 0.0
-    # the model's own outputs, to which those of its graph are held
-    own = read.run_model(saved)
-    if len(own) != len(read.taps):
-        raise Contradiction(f"{itself} gives {len(own)} outputs, and {saved.graph} has {len(read.taps)}")
+    model_outputs = read.run_model(saved)
+    count = len(model_outputs)
+    if count != len(read.taps):
+        raise Contradiction(f"{itself} gives {count} outputs, and {saved.graph} has {len(read.taps)}")
     try:
         read_outputs = read.outputs(read.type)
     except (NotInstalled, CannotRun) as error:
         held = f"the outputs: by porter's reading only, because {escaped(error.message)}"
         # A copy of the model is a reference of its own (porter.verification.user_reference).
         return Testimony((held,), None if saved.make_copy else f"{itself}, whose file does not run")
-    for number, (wanted, got) in enumerate(zip(own, read_outputs, strict=True)):
-        where = f"output {number + 1} of {itself}" if len(own) > 1 else f"the output of {itself}"
+    for number, (wanted, got) in enumerate(zip(model_outputs, read_outputs, strict=True)):
+        where = f"output {number + 1} of {itself}" if count > 1 else f"the output of {itself}"
         if wanted.shape != got.shape:
             theirs, ours = (shape_text(value.shape[1:]) for value in (wanted, got))
             raise Contradiction(f"{where} is {theirs}, and in {saved.graph} as porter reads it {ours}")
         rel_l2 = norms(wanted, got).rel_l2
-        if rel_l2 > FLOAT32_LIMIT and rel_l2 > (limit := min(_MOST, OWN_ROUNDING * read.rounding(number))):
-            raise Contradiction(
-                f"{where} is {rel_l2:.1e} from that of {saved.graph} as porter reads it (limit {limit:.1e})"
-            )
+        if rel_l2 > FLOAT32_LIMIT:
+            # The network's own rounding may explain more. Measuring it takes several runs.
+            limit = min(_MOST, OWN_ROUNDING * read.rounding(number))
+            if rel_l2 > limit:
+                raise Contradiction(
+                    f"{where} is {rel_l2:.1e} from that of {saved.graph} as porter reads it "
+                    f"(limit {limit:.1e})"
+                )
         worst = max(worst, rel_l2)
     return Testimony((f"the outputs: held to {itself}, {worst:.1e} apart",))
 
@@ -86,19 +91,20 @@ def half_precision_loss(checkpoint: Checkpoint, saved: Saved | None, batch: Arra
         distances = [distance(exact, got) for exact, got in zip(read.outputs("float64"), own, strict=True)]
     except Exception as error:  # whatever a framework raises that lacks an operator in half precision
         return f"{fact}; how far its own outputs are was not measured: {first_line(error)}"
-    loss = max(each.rel_l2 for each in distances)
+    loss = max(of_output.rel_l2 for of_output in distances)
     if not math.isfinite(loss):
         return f"{fact}: its own outputs are not finite there"
-    tops = [each.argmax_equal for each in distances if each.argmax_equal is not None]
+    same_tops = [of_output.argmax_equal for of_output in distances if of_output.argmax_equal is not None]
     top = ""  # where no output has classes
-    if tops:
-        top = "; no top class changes" if all(tops) else "; a top class changes"
+    if same_tops:
+        top = "; no top class changes" if all(same_tops) else "; a top class changes"
     return f"{fact}: its own outputs are {loss:.1e} away (relative L2 over {len(batch)} inputs{top})"
 
 
 def _as_model_input(batch: Array, saved: Saved | None) -> Array:
     """Return a batch as a model takes it: in single precision, and rounded where it takes whole numbers."""
-    return (np.rint(batch) if saved is not None and saved.takes_integers else batch).astype(np.float32)
+    takes_integers = saved is not None and saved.takes_integers
+    return (np.rint(batch) if takes_integers else batch).astype(np.float32)
 
 
 class ReadGraph:

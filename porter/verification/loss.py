@@ -16,8 +16,9 @@ INPUTS = 8
 
 
 def with_loss(check: Check, verdict: Verdict) -> Verdict:
-    """Add to a verdict on a converted port with rounded weights what the rounding does to its output. Return
-    any other verdict as it is.
+    """Add to a verdict how far the rounding of the weights moves the port's output, for a port that a
+    converter made with rounded weights, such as half precision or whole numbers. Return any other verdict as
+    it is.
 
     Args:
         check: its tensors are the port's and its source's.
@@ -27,8 +28,8 @@ def with_loss(check: Check, verdict: Verdict) -> Verdict:
         return verdict
     batch = make_images(first.sizes[0], INPUTS, port.record.input.channels, verdict.fed).astype("float32")
     engine, output = port.destination.ENGINE, port.graph.output
-    models = port.build("float32", tensors=check.tensors), port.build()
-    wanted, got = (engine.run(model, batch, [output])[output] for model in models)
+    unrounded, rounded = port.build("float32", tensors=check.tensors), port.build()
+    wanted, got = (engine.run(model, batch, [output])[output] for model in (unrounded, rounded))
     loss = distance(wanted, got)
     top = {None: "", True: "; no top class changes", False: "; a top class changes"}[loss.argmax_equal]
     if port.record.quantize is not None and not loss.rel_l2:

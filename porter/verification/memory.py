@@ -34,8 +34,8 @@ _CONTAINERS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/me
 
 
 def in_parts(graph: Graph, stated: Mapping[str, Shape], images: int) -> list[list[str]]:
-    """Split the paths of a graph's nodes into parts whose values the machine has memory for; most networks
-    are one part.
+    """Split the paths of a graph's nodes into parts whose values the machine has memory for, in order; most
+    networks are one part.
 
     Both sides compute one part's values, are compared, and begin again for the next part.
 
@@ -80,13 +80,17 @@ def release(weights: int) -> None:
 
 
 def drop_models(models: dict[K, Any], keys: Iterable[K], weights: int) -> None:
-    """Take models out of their table, and `release` those that are in circles: most are not, and the search
-    looks through all of TensorFlow.
+    """Take the models of `keys` out of their table, and give their memory back. Python frees those at once
+    that nothing refers to; only where one is still there, as Keras's are, which refer to themselves in
+    circles, `release` looks for it, through all objects of TensorFlow.
+
+    Args:
+        weights: how many numbers a model has.
     """
-    left = [ref(models.pop(key)) for key in keys]
-    if any(model() is not None for model in left):
+    dropped = [ref(models.pop(key)) for key in keys]
+    if any(model() is not None for model in dropped):
         release(weights)
-    elif left:
+    elif dropped:
         trim(weights)
 
 
@@ -120,4 +124,5 @@ def _memory() -> int | None:
         return None
     limits = [file.read_text(encoding="ascii").strip() for file in _CONTAINERS if file.is_file()]
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    # A container without a limit says `max`.
     return min([machine, *map(int, filter(str.isdigit, limits))])

@@ -51,7 +51,9 @@ class Norms:
         )
 
     def by(self, scale: float) -> Norms:
-        """Return these norms, where the source's values count as no smaller than `scale`, a norm."""
+        """Return these norms, with `source` at least `scale`: beside tiny values, `rel_l2` would be large for
+        nothing.
+        """
         return replace(self, source=max(self.source, scale))
 
     @property
@@ -62,7 +64,9 @@ class Norms:
 
 
 def moved(values: Array, seed: int = 0) -> Array:
-    """Return the values, each moved to one of its two neighbours in its type, by chance."""
+    """Return the values, each moved by chance to the next larger or the next smaller number of its type: as
+    one rounding may do.
+    """
     up = np.random.default_rng(seed).random(values.shape) < 0.5
     return np.nextafter(values, np.where(up, np.inf, -np.inf).astype(values.dtype))
 
@@ -91,9 +95,9 @@ def distance(source: Array, port: Array, scale: float = 0.0) -> Distance:
 
 
 def top_margin(source: Array, port: Array, scale: float = 0.0) -> float:
-    """Return how much the source's largest logit exceeds the one that is the port's largest, in the image
-    where that is most, over the norm of all logits, or over `scale` if that is larger. It is 0 where the
-    largest are at the same places. Both are N x C and finite.
+    """Return by how much the port's choice of the top class costs in the source's logits: the largest logit
+    minus the one at the port's largest, in the image where that is most, over the norm of all logits, or over
+    `scale` if that is larger. It is 0 where the largest are at the same places. Both are N x C and finite.
 
     Where `rel_l2` is r, it is below 1.5 r.
     """
@@ -124,7 +128,7 @@ def farthest_draw(source: Array, port: Array) -> Norms:
     """
     same = source.reshape(port.shape)
     draws = (slice(index, index + 1) for index in range(len(port)))
-    return max((norms(same[draw], port[draw]) for draw in draws), key=lambda one: one.rel_l2)
+    return max((norms(same[draw], port[draw]) for draw in draws), key=lambda of_draw: of_draw.rel_l2)
 
 
 def farthest_channel(source: Array, port: Array, least: float) -> Norms:
@@ -138,24 +142,30 @@ def farthest_channel(source: Array, port: Array, least: float) -> Norms:
     """
     same = source.reshape(port.shape)
     return max(
-        (_worst_channel(mine, its, least) for mine, its in zip(same, port, strict=True)),
-        key=lambda one: one.rel_l2,
+        (
+            _worst_channel(source_draw, port_draw, least)
+            for source_draw, port_draw in zip(same, port, strict=True)
+        ),
+        key=lambda of_channel: of_channel.rel_l2,
     )
 
 
 def _worst_channel(source: Array, port: Array, least: float) -> Norms:
-    """Return the norms of the channel, along the first axis, that is farthest away. A channel counts as no
-    smaller than `least` times the root mean square of all; where all are 0 or squares overflow, return the
-    norms of the whole.
+    """Return the norms of the channel, along the first axis, that is farthest away. A channel's norm counts
+    as no smaller than `least` times the root mean square of all. Where all are 0, or their squares overflow,
+    return the norms of the whole; infinite ones where only one side is finite.
     """
     arrays = _difference(source, port)
     if arrays is None:
         return Norms(math.inf, 0.0, math.inf)
+    # as channels x numbers
     wanted, _, difference = (array.reshape(len(array) if array.ndim else 1, -1) for array in arrays)
     with np.errstate(over="ignore"):
-        sizes, distances = (np.sqrt(np.einsum("cn,cn->c", each, each)) for each in (wanted, difference))
+        sizes, distances = (
+            np.sqrt(np.einsum("cn,cn->c", channels, channels)) for channels in (wanted, difference)
+        )
         mean = np.sqrt(np.square(sizes).mean())
-    if mean == 0 or math.isinf(mean):  # or squares that overflow
+    if mean == 0 or math.isinf(mean):
         return _norms(wanted, difference)
     sizes = np.maximum(sizes, least * mean)
     worst = int((distances / sizes).argmax())
@@ -163,19 +173,20 @@ def _worst_channel(source: Array, port: Array, least: float) -> Norms:
 
 
 def _parts(shape: tuple[int, ...]) -> Iterator[tuple[int | slice, ...]]:
-    """Yield the indices of parts of some `_PART` numbers: rows of an image, which lie together whether
-    channels are first or last. A small array is one part.
+    """Yield the indices of parts of some `_PART` numbers of an array: rows of one image, which lie together
+    in memory whether channels are first or last. The whole of a small array is one part.
     """
     if math.prod(shape) <= _PART or len(shape) < 2:
         yield (slice(None),)
         return
-    # all channels of the rows
-    before = (slice(None),) if len(shape) == 4 else ()
-    count, rows = shape[0], shape[1 + len(before)]
-    step = max(1, _PART * count * rows // math.prod(shape))
+    # N x C x H x W, of which all channels are taken, or N x rows x ...
+    all_channels = (slice(None),) if len(shape) == 4 else ()
+    count, rows = shape[0], shape[1 + len(all_channels)]
+    numbers_in_row = math.prod(shape) // (count * rows)
+    step = max(1, _PART // numbers_in_row)
     for image in range(count):
-        for first in range(0, rows, step):
-            yield (image, *before, slice(first, first + step))
+        for first_row in range(0, rows, step):
+            yield (image, *all_channels, slice(first_row, first_row + step))
 
 
 def _difference(source: Array, port: Array) -> tuple[_Doubles, _Doubles, _Doubles] | None:
@@ -186,10 +197,10 @@ def _difference(source: Array, port: Array) -> tuple[_Doubles, _Doubles, _Double
     with np.errstate(invalid="ignore"):
         difference = wanted - got
     if not np.isfinite(difference.sum()):
-        both = np.isfinite(wanted) & np.isfinite(got)
-        if not np.array_equal(wanted[~both], got[~both], equal_nan=True):
+        finite = np.isfinite(wanted) & np.isfinite(got)
+        if not np.array_equal(wanted[~finite], got[~finite], equal_nan=True):
             return None
-        wanted, got, difference = (np.where(both, values, 0.0) for values in (wanted, got, difference))
+        wanted, got, difference = (np.where(finite, values, 0.0) for values in (wanted, got, difference))
     return wanted, got, difference
 
 
@@ -210,6 +221,7 @@ def norm(values: _Doubles) -> float:
 
 
 def _decibels(signal: float, noise: float) -> float | None:
+    """Return a ratio of norms in decibels, 20 log10; None where it has none, as for equal values."""
     if noise == 0.0 or signal == 0.0 or not np.isfinite(noise):
         return None
     return float(20 * np.log10(signal / noise))

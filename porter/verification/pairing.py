@@ -51,24 +51,26 @@ def pair(opened: Opened, translated: Translated, file: FileGraph) -> Pairs:
     with suppress(MappingError):
         return _pair_by_graph(opened.graph, file, end, size)
     if opened.fitted is not None and opened.fitted.checkpoint.graph is not None:
-        own, fit = opened.fitted.checkpoint.graph, opened.fitted.fit
-        paths = {tap: path for path, tap in fit.taps.items()}
+        source_file, fit = opened.fitted.checkpoint.graph, opened.fitted.fit
+        paths_by_tap = {tap: path for path, tap in fit.taps.items()}
         # from the layers of the source's own file to the paths of its graph
-        nodes = {node.name: paths[node.tap] for node in own.nodes if node.tap in paths}
-        kept = isinstance(opened.graph.by_path[opened.graph.output].op, OF_LOGITS)
+        paths = {node.name: paths_by_tap[node.tap] for node in source_file.nodes if node.tap in paths_by_tap}
+        keep_activation = isinstance(opened.graph.by_path[opened.graph.output].op, OF_LOGITS)
+        # The reference file has norms that the source's file has folded: the source is read without its own.
         with suppress(MappingError):
-            own_read = to_graph(without_cells(own), kept)
-            pairs = _pair_by_graph(own_read.graph, file, end, size)
-            layers = {own_read.names[path]: layer for path, layer in pairs.layers.items()}
+            source_read = to_graph(without_cells(source_file), keep_activation)
+            pairs = _pair_by_graph(source_read.graph, file, end, size)
+            layers = {source_read.names[path]: layer for path, layer in pairs.layers.items()}
             return Pairs(
-                {nodes[name]: layer for name, layer in layers.items() if name in nodes}, pairs.rounded
+                {paths[name]: layer for name, layer in layers.items() if name in paths}, pairs.rounded
             )
-        with suppress(MappingError):  # the file has the norms
-            file_read = to_graph(without_cells(file), kept)
-            pairs = _pair_by_graph(file_read.graph, own, str(fit.head), size)
+        # It is the other way round: the source's file has the norms.
+        with suppress(MappingError):
+            file_read = to_graph(without_cells(file), keep_activation)
+            pairs = _pair_by_graph(file_read.graph, source_file, str(fit.head), size)
             layers = {layer: file_read.names[path] for path, layer in pairs.layers.items()}
             return Pairs(
-                {nodes[name]: layer for name, layer in layers.items() if name in nodes}, pairs.rounded
+                {paths[name]: layer for name, layer in layers.items() if name in paths}, pairs.rounded
             )
     return _pair_by_names(opened, translated)
 

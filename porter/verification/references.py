@@ -79,11 +79,13 @@ class CutSource(SourceValues, Protocol):
     """A source in which what reads a value can be given another one."""
 
     def run_cut(self, batch: Array, paths: Collection[str], cut: NamedArrays) -> dict[str, Array]:
-        """Return values in float64 by path, for a batch N x C x H x W.
+        """Run the source with values replaced, and return values in float64 by path, for a batch N x C x H x
+        W.
 
         Args:
-            cut: by path, what all that read the value are given in its place, as it comes back. A path of
-                which this is not possible is left out.
+            paths: the values that are wanted. One that cannot be replaced is left out.
+            cut: by path, the numbers that every layer which reads the value is given in its place; they come
+                back under that path.
         """
 
     def is_moved(self, path: str) -> bool:
@@ -146,8 +148,9 @@ class ZooReference:
 
     def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> dict[str, Array]:
         """Run the zoo's model, and the layers behind it that are the user's own, and return the values by
-        path in the number type. Taps are the names under which the engine gives a value. In float64 the
-        returned output is also held to its tap. See SourceValues.run.
+        path in the number type. Taps are the names under which the engine gives a value, such as
+        `layer1.0.conv1`. In float64 what the model returns is also compared with the value at the output's
+        tap. See SourceValues.run.
 
         Raises:
             CheckFailed: the implementation returns another value than the layer that the recipe names.
@@ -155,7 +158,7 @@ class ZooReference:
         model = self._model((batch.shape[2], batch.shape[3]), dtype)
         read_behind = {path for node, _ in self.behind for path in node.inputs}
         taps = {path: tap for path, tap in self.taps.items() if _is_asked(path, paths) or path in read_behind}
-        # Rounding would make a difference of its own in other types.
+        # In float64 only: elsewhere the two may differ by rounding.
         if dtype == "float64" and self.output in taps:
             taps[_UNDER_ITS_NAME] = RETURNED
         values = dict(self.engine.run_reference(model, batch.astype(dtype), taps))
@@ -175,13 +178,16 @@ class ZooReference:
 
     def _model(self, size: KnownSize, dtype: Dtype) -> Any:
         """Return the model of a size and number type, which is built once and kept. Models of other sizes are
-        dropped, unless the implementation runs at any size.
+        dropped, unless the implementation runs at any size: such a model is kept under None in place of its
+        size.
         """
-        key = (None if self.implementation.runs_at_any_size(self.variant) else size, dtype)
+        built_size = None if self.implementation.runs_at_any_size(self.variant) else size
+        key = (built_size, dtype)
         if key not in self._built:
             # Models are large; both types of a size are wanted in turns.
             weights = sum(tensor.size for tensor in self.checkpoint.tensors.values())
-            drop_models(self._built, [at for at in self._built if at[0] != key[0]], weights)
+            of_other_sizes = [known for known in self._built if known[0] != built_size]
+            drop_models(self._built, of_other_sizes, weights)
             self._built[key] = self._build(size, dtype)
         return self._built[key]
 
@@ -191,8 +197,15 @@ class ZooReference:
         )
 
     def _expect_returned(self, returned: Array, values: NamedArrays) -> None:
-        """Expect that the implementation returns the value of the layer that the recipe names for its
-        output.
+        """Expect that what the implementation returns is the value of the layer that the recipe names for its
+        output: otherwise a recipe that leaves out the last step would compare too little.
+
+        Args:
+            returned: by the implementation.
+            values: of the layers, by path.
+
+        Raises:
+            CheckFailed: it is another value.
         """
         value = values.get(self.output)
         difference = None if value is None else _describe_difference(returned, value)
@@ -210,25 +223,29 @@ class ZooReference:
         values.
         """
         model = self._build(size, "float32")
-        shown = self.behind[0][0].source if self.behind else output
-        classifier = self.engine.classifier(model, protocol, device, FP32, self.taps[shown])
+        # With a head of the user's own, the zoo's model ends at what the first layer of that head reads.
+        end = self.behind[0][0].source if self.behind else output
+        classifier = self.engine.classifier(model, protocol, device, FP32, self.taps[end])
         if self.behind:
             return _with_changed_logits(
-                classifier, lambda features: _add_layers_behind({shown: features}, self.behind)[output]
+                classifier, lambda features: _add_layers_behind({end: features}, self.behind)[output]
             )
         return _without_background_logit(classifier) if output == self.without_background else classifier
 
 
 def zoo_reference(zoo: Zoo, variant: str, checkpoint: Checkpoint, fit: Fit) -> ZooReference:
-    """Make a reference of the zoo's implementation with the tensors of `fit`. A file without a head gets a
-    head that returns its features.
+    """Make a reference of the zoo's implementation with the file's tensors, for a source of `fit`. For a file
+    whose head the zoo lacks, the implementation gets a stand-in: a head that gives its input, so that the
+    file's own head can be computed behind it.
     """
     tensors = own_checkpoint(fit, checkpoint)
-    classes = fit.source_classes
+    classes, output = fit.source_classes, fit.graph.output
     taps = dict(fit.reference_taps)
     if fit.stand_in is not None:
-        taps[fit.stand_in.path] = fit.stand_in.tap
-        tensors, classes = {**tensors, **fit.stand_in.tensors}, channels_of(fit.graph)[fit.stand_in.path]
+        output = fit.stand_in.path
+        taps[output] = fit.stand_in.tap
+        tensors = {**tensors, **fit.stand_in.tensors}
+        classes = channels_of(fit.graph)[output]
     own = replace(checkpoint, tensors=tensors, graph=None, counted=False)
     name = str(zoo.reference)
     implementation = get_implementation(name)
@@ -243,7 +260,7 @@ def zoo_reference(zoo: Zoo, variant: str, checkpoint: Checkpoint, fit: Fit) -> Z
         _path_with_background(fit),
         zoo.chosen,
         _read_layers_behind(get_dialect(zoo.framework), checkpoint, fit),
-        fit.graph.output if fit.stand_in is None else fit.stand_in.path,
+        output,
     )
 
 
@@ -256,19 +273,19 @@ def _run_cut(
     cut: NamedArrays,
 ) -> dict[str, Array]:
     """Run a model with values replaced, and return values in float64 by path, as CutSource.run_cut says.
-    Paths that `taps` lacks are left out; and so is each of two paths that are one value of the model, because
-    what reads one of them cannot be given another value.
+    Paths that `taps` lacks are left out. So are two paths of `cut` that are one value of the model, because
+    what reads one of them would be given the other's numbers too.
 
     Args:
         taps: by path, the name under which the engine gives the value.
         paths: the values that are wanted.
         cut: by path, the numbers that its readers are given.
     """
-    calls = Counter(taps.values())
-    shared_cuts = {path for path in cut if path in taps and calls[taps[path]] > 1}
-    asked = {path: taps[path] for path in paths if path in taps and path not in shared_cuts}
-    given = {path: value for path, value in cut.items() if path in asked}
-    return engine.run_reference(model, batch.astype(np.float64), asked, given)
+    paths_of_tap = Counter(taps.values())
+    shared_cuts = {path for path in cut if path in taps and paths_of_tap[taps[path]] > 1}
+    wanted_taps = {path: taps[path] for path in paths if path in taps and path not in shared_cuts}
+    replaced = {path: numbers for path, numbers in cut.items() if path in wanted_taps}
+    return engine.run_reference(model, batch.astype(np.float64), wanted_taps, replaced)
 
 
 @dataclass
@@ -286,41 +303,45 @@ class FileGraphSource:
         return self.engine.RUNNER
 
     def takes(self, size: KnownSize) -> bool:
-        """Return whether the file's graph holds at a size."""
+        """Return whether the file's graph holds at a size (rows, columns). A graph that is not `resizable`
+        states its size: it holds at that one, or at any length of an axis for which it states None.
+        """
         graph = self.checkpoint.graph
-        if graph is None or graph.resizable:
-            return graph is not None
-        return all(own in (None, n) for own, n in zip(graph.size, size, strict=True)) and graph.has_room(size)
+        if graph is None:
+            return False
+        if graph.resizable:
+            return True
+        as_stated = all(stated in (None, n) for stated, n in zip(graph.size, size, strict=True))
+        return as_stated and graph.has_room(size)
 
     def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> dict[str, Array]:
-        """Run the file's graph, and return the values by path; expect that it gives what porter takes for its
-        outputs. See SourceValues.run.
+        """Run the file's graph, and return the values by path; expect that what the file names as its outputs
+        is what porter takes for them. See SourceValues.run.
 
         Raises:
             Contradiction: a value or the order of the outputs differs.
         """
         model, output = self._model(dtype), self.fit.graph.output
-        ending, given = self.fit.graph.by_path[output], dict[str, str]()
-        if _is_asked(output, paths):
-            given = (
-                {f"{_UNDER_ITS_NAME}{name}": name for name in self.fit.given} if dtype == "float64" else {}
-            )
-            # what is compared below has to be computed too
-            checked = (taken.path for taken in self.fit.given.values())
-            # None asks for all already.
-            paths = paths and {*paths, *ending.inputs, *checked}
+        last_node = self.fit.graph.by_path[output]
+        wants_output = _is_asked(output, paths)
+        # what the file names as outputs, by the key under which the engine is asked for it
+        names_by_key = dict[str, str]()
+        if wants_output and dtype == "float64":
+            names_by_key = {f"{_UNDER_ITS_NAME}{name}": name for name in self.fit.given}
+        if wants_output and paths:
+            # What is compared below has to be computed too. `paths` of None asks for all already.
+            paths = {*paths, *last_node.inputs, *(taken.path for taken in self.fit.given.values())}
         taps = {path: tap for path, tap in self.fit.taps.items() if _is_asked(path, paths)}
-        values = dict(self.engine.run_reference(model, batch.astype(dtype), taps | given))
+        values = dict(self.engine.run_reference(model, batch.astype(dtype), taps | names_by_key))
         size = batch.shape[2], batch.shape[3]
-        known = shapes(self.fit.graph, size) if given else {}
+        known = shapes(self.fit.graph, size) if names_by_key else {}
         self._expect_order()
-        for key in given:
-            self._expect_given(given[key], values.pop(key, None), values, known)
-        # Features are the port's pool, which the file lacks.
-        ends_in_pool = self.fit.output == "features" and isinstance(ending.op, GlobalAvgPool)
-        if ends_in_pool and _is_asked(output, paths) and output not in values:
-            # porter's own pool, after a file that ends in a map
-            values[output] = values[ending.source].mean(axis=(2, 3))
+        for key, name in names_by_key.items():
+            self._expect_given(name, values.pop(key, None), values, known)
+        # Features are the port's pool. Where the file ends in the map before it, the pool is computed here.
+        ends_in_pool = self.fit.output == "features" and isinstance(last_node.op, GlobalAvgPool)
+        if ends_in_pool and wants_output and output not in values:
+            values[output] = values[last_node.source].mean(axis=(2, 3))
         return _without_background(values, _path_with_background(self.fit))
 
     def run_cut(self, batch: Array, paths: Collection[str], cut: NamedArrays) -> dict[str, Array]:
@@ -329,7 +350,9 @@ class FileGraphSource:
         return _without_background(values, _path_with_background(self.fit))
 
     def is_moved(self, path: str) -> bool:
-        """Return whether the file's graph also has the value with other axes; see CutSource.is_moved."""
+        """Return whether the file's graph also has the value in another order of axes, as after a transpose;
+        see CutSource.is_moved.
+        """
         tap = self.fit.taps.get(path)
         return any(node.moved for node in self.checkpoint.carried.nodes if node.tap == tap)
 
@@ -361,11 +384,13 @@ class FileGraphSource:
     def _expect_given(
         self, name: str, given: Array | None, values: NamedArrays, known: Mapping[str, Shape]
     ) -> None:
-        """Expect that a value that the file gives is what porter takes for it: a reader that leaves out the
-        file's last step would read the reference, too, before that step.
+        """Expect that what the file names as an output is what porter takes for it. Otherwise a reader that
+        leaves out the file's last step would make the reference end before that step too.
 
         Args:
-            given: None where what runs the file's graph has no such value.
+            name: of the output, in the file.
+            given: its value; None where what runs the file's graph has no such value.
+            values: of the source, by path.
             known: the shapes of the port's values.
         """
         counterpart = self.fit.given[name]
@@ -374,14 +399,15 @@ class FileGraphSource:
         value = values[counterpart.path]
         for op in counterpart.after:
             value = _apply(value, op)
-        wrong = (
-            "what runs the file gives no such value" if given is None else _describe_difference(given, value)
-        )
         shape = known[counterpart.path]
-        if given is not None and wrong is None and counterpart.shaped and given.shape[1:] != shape:
-            in_file = shape_text(given.shape[1:])
-            in_port = shape_text(tuple(n or 0 for n in shape))
-            wrong = f"it is {in_file} for each image in the file, and {in_port} in the port"
+        if given is None:
+            wrong: str | None = "what runs the file gives no such value"
+        else:
+            wrong = _describe_difference(given, value)
+            if wrong is None and counterpart.shaped and given.shape[1:] != shape:
+                in_file = shape_text(given.shape[1:])
+                in_port = shape_text(tuple(n or 0 for n in shape))
+                wrong = f"it is {in_file} for each image in the file, and {in_port} in the port"
         if wrong is not None:
             raise Contradiction(
                 f"the file gives '{escaped(name)}', for which porter takes '{counterpart.path}': {wrong}",
@@ -401,6 +427,7 @@ class FileGraphSource:
 
 
 def _is_asked(path: str, paths: Collection[str] | None) -> bool:
+    """Return whether a value is among those that a caller wants; None asks for all."""
     return paths is None or path in paths
 
 
@@ -440,16 +467,21 @@ def _path_with_background(fit: Fit) -> str | None:
 
 
 def drops_background(fit: Fit) -> bool:
-    """Return whether the port lacks row 0 of the source's head."""
+    """Return whether the port lacks row 0 of the source's head, as where a head of 1,001 classes has one for
+    the background.
+    """
     return "drop_background" in fit.transforms.get(fit.graph.output, ())
 
 
 def _without_background_logit(classifier: Classifier) -> Classifier:
+    """Return the classifier without the first of its logits, that of the background."""
     return _with_changed_logits(classifier, lambda logits: logits[:, 1:])
 
 
 def _with_changed_logits(classifier: Classifier, change: Callable[[Array], Array]) -> Classifier:
-    """Return the classifier with `change` applied to its logits."""
+    """Return the classifier with `change` applied to its logits, once they are waited for: a classifier
+    begins to compute, and gives a function that waits for the result.
+    """
 
     def classify(pixels: NDArray[Any]) -> Callable[[], Array]:
         pending = classifier(pixels)
@@ -496,8 +528,10 @@ def _add_layers_behind(values: NamedArrays, behind: Sequence[tuple[Node, NamedAr
 
 
 def _without_background(values: NamedArrays, path: str | None) -> dict[str, Array]:
-    """Return the values without column 0 of the one at `path`."""
-    return {at: value[:, 1:] if at == path else value for at, value in values.items()}
+    """Return the values by path; the one at `path`, logits of a head with a background class, without its
+    column 0.
+    """
+    return {known: value[:, 1:] if known == path else value for known, value in values.items()}
 
 
 @dataclass
@@ -526,7 +560,7 @@ class OwnBuild:
         return self.destination.ENGINE.run(model, batch.astype(dtype), shown)
 
     def _model(self, size: KnownSize, dtype: Dtype) -> Any:
-        """Return the model of a number type, which is built again where its plan is for another size only."""
+        """Return the model of a number type; it is built again where its plan holds at another size only."""
         plan, model = self._built.get(dtype, (None, None))
         if plan is None or plan.only_size not in (None, size):
             plan = make_plan(self.graph, size, self.destination.CAPABILITIES)
@@ -572,7 +606,9 @@ def round_tensors(tensors: Tensors, dtype: Dtype) -> OwnTensors:
 
 
 def _round(array: Array, dtype: Dtype) -> Array:
-    """Round a floating tensor to a storage type, and hold it in float32; float64 rounds nothing."""
+    """Return a tensor rounded to a storage type and held in float32, as `0.1` in float16 is 0.09998. float64
+    rounds nothing, and numbers that are not floating stay as they are.
+    """
     if dtype == "float64" or not is_floating(array):
         return array
     return array.astype(storage_type(dtype), copy=False).astype(np.float32, copy=False)

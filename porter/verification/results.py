@@ -212,12 +212,14 @@ class Parity:
         return max(self.nodes, key=lambda node: node.rel_l2 if node.rel_l2 >= 0 else inf)
 
     def without_nodes(self, paths: Set[str]) -> Parity:
-        """Return the comparison without the nodes at `paths`, which are none of the outputs."""
+        """Return the comparison without the nodes at `paths`, which are none of the outputs. They count as
+        not compared, and whether it is `ok` is judged by those that are left.
+        """
         nodes = tuple(node for node in self.nodes if node.path not in paths)
-        wrong = next((node for node in nodes if not node.ok), None)
         bad = self.first_bad
         if bad is not None and bad.path in paths:
-            bad = FirstBad(wrong.path, wrong.rel_l2, None, None, None) if wrong else None
+            next_wrong = next((node for node in nodes if not node.ok), None)
+            bad = FirstBad(next_wrong.path, next_wrong.rel_l2, None, None, None) if next_wrong else None
         uncompared = (*self.uncompared, *(node.path for node in self.nodes if node.path in paths))
         ok = self.silent is None and not self.top_changed and all(node.ok for node in nodes)
         return replace(self, nodes=nodes, first_bad=bad, uncompared=uncompared, ok=ok)
@@ -285,15 +287,15 @@ class VerdictRecord(Parity):
     @property
     def holds(self) -> bool:
         """Whether the figures, and not only the record's `ok`, say that the functions are equal."""
-        others = [
-            result
-            for part in (self.shipped, self.given)
-            if part is not None
-            for result in part.dtypes.values()
+        other_comparisons = [
+            comparison
+            for proof in (self.shipped, self.given)
+            if proof is not None
+            for comparison in proof.dtypes.values()
         ]
         return (
             self.ok
-            and all(parity.ok for parity in others)
+            and all(comparison.ok for comparison in other_comparisons)
             and not self.top_changed
             and all(node.ok for node in self.nodes)
         )

@@ -48,16 +48,15 @@ from porter.verification.witnesses import ask_witness
 
 _NO_SECOND = "what runs the source in float32, which does not run the file"
 """Named as what was not asked how it reads the file, where only float64 was compared."""
-_MANY, _TIMES = 1 << 24, 4
-"""So many numbers of a port's values are run in any case; more if they are at most so many times the
-source's.
+_MOST_NUMBERS, _MOST_TIMES = 1 << 24, 4
+"""A port's values may have so many numbers in any case; more, if they are at most so many times the source's.
 """
 
 
 @takes(VerifyOptions)
 def verify(asked: VerifyOptions) -> Verdict:
     """Compare a port with its source again, node by node: in float64, which decides, and in float32. Return
-    the verdict, which also says what a reader has to know.
+    the verdict, whose notes say what a reader has to know, such as that code of the port was changed.
 
     Args:
         weights: the file or the model in memory that the port was made from; None for the zoo's published
@@ -105,9 +104,9 @@ def _expect_as_large(port: StoredPort, source: Graph) -> None:
     size = port.record.input.native_size
     ours = shapes(port.graph, size)
     theirs = shapes(source, size)
-    if sum(map(count_numbers, ours.values())) <= max(
-        _MANY, _TIMES * sum(map(count_numbers, theirs.values()))
-    ):
+    numbers_of_port = sum(map(count_numbers, ours.values()))
+    numbers_of_source = sum(map(count_numbers, theirs.values()))
+    if numbers_of_port <= max(_MOST_NUMBERS, _MOST_TIMES * numbers_of_source):
         return
     path = next(
         path for path, shape in ours.items() if count_numbers(shape) > count_numbers(theirs.get(path, ()))
@@ -126,26 +125,24 @@ def _notes_on_reference(record: Record, verdict: Verdict) -> tuple[str, ...]:
     now.
     """
     proving, given = record.reference, verdict.given
-    if proving is None or (
-        given is not None and given.file is not None and given.file.sha256 == proving.sha256
-    ):
+    if proving is None:
+        return ()
+    if given is not None and given.file is not None and given.file.sha256 == proving.sha256:
         return ()
     now = "" if given is None else "; this is another file"
-    return (
-        (
-            f"the port was proved by {proving.file}, sha256 {proving.sha256[:12]}..., "
-            f"which {REFERENCE} gave{now}"
-        ),
+    note = (
+        f"the port was proved by {proving.file}, sha256 {proving.sha256[:12]}..., which {REFERENCE} gave{now}"
     )
+    return (note,)
 
 
 def notes_on_code(port: StoredPort) -> tuple[str, ...]:
     """Return a note for each file of code that this porter would write differently. No comparison covers
     code: porter runs none.
     """
-    by = port.record.versions.get("porter", "of an unknown version")
+    version = port.record.versions.get("porter", "of an unknown version")
     return tuple(
-        f"{name} is not what this porter writes for the port, which porter {by} made: read the file "
+        f"{name} is not what this porter writes for the port, which porter {version} made: read the file "
         "before you run it"
         for name, text in port.destination.code_files(port.plan, port.record.layers).items()
         if sha256(text).hexdigest() != port.record.model.get(name)
@@ -187,8 +184,8 @@ def _compare_with_references(
     check: Check, opened: Opened, given: ReferenceName | None, size: Size
 ) -> tuple[Verdict, tuple[str, ...]]:
     """Compare a port's values as `check_against` says."""
-    port, (rows, columns) = check.port, size
-    record = port.record
+    port, record = check.port, check.port.record
+    rows, columns = size
     native = record.input.native_size if rows is None or columns is None else (rows, columns)
     # Computed numbers are compared with the source's numbers as they are, not with rounded ones.
     dtype: Dtype = "float64" if record.computed else record.dtype
@@ -211,13 +208,13 @@ def _compare_with_references(
     failed = not verdict.ok and verdict.proof.silent is None
     verdict = replace(_with_testimony(verdict, opened, record), not_run=(*verdict.not_run, *not_run))
     if failed or _rests_on_rounding(verdict):
+        # One of the references may be what is wrong: it then disagrees with another one.
         image = make_images(verdict.proof.sizes[0], 1, record.input.channels, verdict.fed)
         references = references_of(opened, dtype)
-        disagreement = (
-            _describe_disagreement(references, compare_with, image)
-            if failed
-            else _disagreement_of_programs(references, image)
-        )
+        if failed:
+            disagreement = _describe_disagreement(references, compare_with, image)
+        else:
+            disagreement = _disagreement_of_programs(references, image)
         verdict = replace(verdict, disagreement=disagreement)
     if verdict.proof.reference != OWN_BUILD:
         return verdict, (*verdict.not_run, *_cautions(port, opened, verdict))
@@ -233,8 +230,9 @@ def _compare_with_form(check: Check, opened: Opened, native: KnownSize, dtype: D
         native: rows and columns of the port's input.
         dtype: the type that the source's tensors are rounded to.
     """
-    port, record, own = check.port, check.port.record, isinstance(form, OwnBuild)
-    sizes = check_sizes(port.plan, native, form, None if own else opened.built_size, check.dtypes)
+    port, record = check.port, check.port.record
+    is_own_build = isinstance(form, OwnBuild)
+    sizes = check_sizes(port.plan, native, form, None if is_own_build else opened.built_size, check.dtypes)
     if sizes is None:
         raise CannotRun(
             f"{form.name} cannot be run at the port's size",
@@ -242,8 +240,9 @@ def _compare_with_form(check: Check, opened: Opened, native: KnownSize, dtype: D
         )
     if record.framework in IN_FLOAT32:  # float64 says nothing of how the file takes other sizes
         sizes = replace(sizes, rounded=tuple(dict.fromkeys((*sizes.rounded, *sizes.exact))))
-    if opened.shipped is None or own:
+    if opened.shipped is None or is_own_build:
         return _prove(check, with_port_paths(record, form), sizes)
+    # The port has training pads, which the form lacks: two steps prove it (porter.verification.trained).
     build = own_build(opened, dtype)
     shipped = opened.shipped
     as_ported = partial(with_port_paths, record)
@@ -254,8 +253,9 @@ def _compare_with_form(check: Check, opened: Opened, native: KnownSize, dtype: D
 
 
 def _prove(check: Check, source: SourceValues, sizes: Sizes) -> Verdict:
-    """Compare with a source, and return the verdict; in float64 only where onnxruntime, which runs the source
-    in float32, refuses it. Then port and source are at least run, and the verdict says why.
+    """Compare with a source in every number type, and return the verdict. Where onnxruntime, which runs the
+    source in float32, refuses it, compare in float64 only; port and source are then at least run, and the
+    verdict says why.
 
     Raises:
         CannotRun: it refuses, and the port's file computes in float32 only.
@@ -290,15 +290,18 @@ def _with_testimony(verdict: Verdict, opened: Opened, record: Record) -> Verdict
 
 
 def _images_of_smallest_size(verdict: Verdict, opened: Opened, record: Record, count: int) -> Array:
-    """Make images of the smallest compared size; of its own size for a model that a user holds."""
-    size = (opened.in_memory and opened.built_size) or min(verdict.proof.sizes, key=prod)
+    """Make images of the smallest size that was compared; for a model that a user holds, of the size that it
+    takes.
+    """
+    model_size = opened.built_size if opened.in_memory else None
+    size = model_size or min(verdict.proof.sizes, key=prod)
     return make_images(size, count, record.input.channels, verdict.fed)
 
 
 def _rests_on_rounding(verdict: Verdict) -> bool:
     """Return whether the verdict rests on the source's rounding: whether a value that is further away than
     any limit was allowed, because the source in that type is as far from itself in float64, or because errors
-    of float32 may be that large there.
+    of float32 may be that large there (`Parity.faint`).
 
     Where two programs run the source's number types, such a value can also be a mistake of one of them.
     """
@@ -333,8 +336,8 @@ def _describe_disagreement(
 
 
 def _disagreement_of_programs(forms: Iterable[Form], image: Array) -> str | None:
-    """Say what the programs that run the first reference disagree on; None if they agree, or one cannot
-    run.
+    """Say what the programs that run the first reference disagree on, such as onnxruntime and ONNX's own
+    implementation; None if they agree, or one cannot run.
     """
     first = next(iter(forms), None)
     with suppress(NotInstalled, CannotRun):  # one of the two cannot run
@@ -346,21 +349,21 @@ def _cautions(port: StoredPort, opened: Opened, verdict: Verdict) -> tuple[str, 
     """Return what a reader has to know of a verdict, in sentences: rounding above its limit, one size only,
     no second reading, kernels that no input excited, and what half precision loses.
     """
-    cautions, rounds, proof = list[str](), verdict.rounds, verdict.proof
+    cautions = list[str]()
+    rounds, proof = verdict.rounds, verdict.proof
     if rounds is not None:
-        norms = port.record.folded is None and any(
+        has_norms = port.record.folded is None and any(
             isinstance(node.op, BatchNorm) for node in port.graph.nodes
         )
         node = next(node for node in rounds.nodes if node.path == rounds.rounds_from)
         figures = f"{node.rel_l2:.1e} (limit {node.limit:.1e}, the source's own rounding {node.rounding:.1e})"
-        advice = f"; norms that are folded round less: {FOLD_BN()}" if norms else ""
+        advice = f"; norms that are folded round less: {FOLD_BN()}" if has_norms else ""
         cautions.append(f"the {rounds.dtype} error is above its limit from {node.path} on: {figures}{advice}")
     sizes = {size for parity in verdict.parities for size in parity.sizes}
     if port.plan.only_size is None and len(sizes) == 1 and proof.reference != OWN_BUILD:
+        rows, columns = sizes.pop()
         cautions.append(
-            f"the port takes every size and is proved at {{}}x{{}}: {proof.reference} takes no other".format(
-                *sizes.pop()
-            )
+            f"the port takes every size and is proved at {rows}x{columns}: {proof.reference} takes no other"
         )
     if proof.unheld is not None:
         cautions += verdict.held

@@ -25,10 +25,11 @@ from porter.verification.numbers import norm, norms
 
 @dataclass(frozen=True)
 class Absolute:
-    """How far the errors of float32 reach in a port.
+    """How far the errors of float32 reach in a port: it is run in float64 with such errors added to values.
 
     Attributes:
-        tensors: see porter.verification.check.Check.
+        tensors: the port's before they were rounded; None for those that it stores. See
+            porter.verification.check.Check.
     """
 
     port: StoredPort
@@ -41,22 +42,27 @@ class Absolute:
         Args:
             batch: N x C x H x W.
         """
-        graph, own, image = self.port.graph, self.port.destination, batch[:1].astype(np.float64)
-        exact = self._run(own, graph, {}, image)
+        graph, destination = self.port.graph, self.port.destination
+        image = batch[:1].astype(np.float64)
+        exact = self._run(destination, graph, {}, image)
         errors = _float32_errors(graph, {INPUT: image, **exact})
         largest = {path: norm(error) for path, error in errors.items()}
-        draws = np.random.default_rng(0)
-        random = {path: error * draws.choice([-1.0, 1.0], error.shape) for path, error in errors.items()}
-        # Errors of one sign add up where others cancel out, and a norm takes them away.
-        for drawn in (errors, random) if errors else ():
-            for destination in (own, get_destination("onnx")):
-                with suppress(PorterError):  # Caffe and MXNet add no arrays
-                    moved = self._run(destination, *_with_errors(graph, drawn), image)
+        if not errors:
+            return largest
+        generator = np.random.default_rng(0)
+        with_random_signs = {
+            path: error * generator.choice([-1.0, 1.0], error.shape) for path, error in errors.items()
+        }
+        # Errors of one sign add up where others cancel out, but a norm takes them away: both are tried.
+        for added in (errors, with_random_signs):
+            # Caffe and MXNet add no arrays. The first engine that can hold the added arrays is enough.
+            for running in (destination, get_destination("onnx")):
+                with suppress(PorterError):
+                    moved = self._run(running, *_with_errors(graph, added), image)
                     for path, value in exact.items():
                         difference = norms(value, moved[path]).difference
                         difference = difference if np.isfinite(difference) else 0.0
                         largest[path] = max(largest.get(path, 0.0), difference)
-                    # The first destination that can hold the added arrays is enough.
                     break
         return largest
 
@@ -98,13 +104,17 @@ def _with_errors(graph: Graph, errors: NamedArrays) -> tuple[Graph, OwnTensors]:
     nodes = list[Node]()
     tensors = dict[str, dict[str, Array]]()
     for node in graph.nodes:
-        error, right = errors.get(node.path), f"{node.path}_right"
-        while right in graph.by_path:
-            right += "_"
+        error = errors.get(node.path)
         if error is None:
             nodes.append(node)
             continue
-        adding = AddArray(error.shape) if error.size > 1 else Affine((1.0,), (error.item(),))
-        nodes += replace(node, path=right), Node(node.path, adding, (right,))
-        tensors |= {node.path: {"value": error}} if error.size > 1 else {}
+        right = f"{node.path}_right"
+        while right in graph.by_path:
+            right += "_"
+        nodes.append(replace(node, path=right))
+        if error.size > 1:
+            nodes.append(Node(node.path, AddArray(error.shape), (right,)))
+            tensors[node.path] = {"value": error}
+        else:  # one number, which needs no tensor
+            nodes.append(Node(node.path, Affine((1.0,), (error.item(),)), (right,)))
     return replace(graph, nodes=tuple(nodes), scopes=()), tensors

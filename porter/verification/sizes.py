@@ -131,7 +131,7 @@ def _refused_side(graph: Graph, axis: int, native: int) -> int | None:
     """Return the first side beyond the native one, within a whole period of strides, that a graph does not
     take; None if it takes all.
     """
-    # so many sides are tried at most
+    # at most 64 sides are tried
     period = min(_period(graph, axis), 64)
     return next(
         (side for side in range(native, native + period) if _map_lengths(graph, axis, side) is None), None
@@ -180,12 +180,13 @@ def small_sizes(graph: Graph, native: Pair, largest: Pair = (LARGEST_SIDE, LARGE
         for axis in (0, 1)
     )
     count = max(len(rows), len(columns)) if rows and columns else 0
-    # the next column: a size with the native remainders along its rows has others along its columns
-    pairs = ((rows[at % len(rows)], columns[(at + 1) % len(columns)]) for at in range(count))
+    # the next of the columns: a size with the native remainders along its rows has others along its columns
+    pairs = ((rows[index % len(rows)], columns[(index + 1) % len(columns)]) for index in range(count))
     small = tuple(size for size in dict.fromkeys(pairs) if takes_size(graph, size))
-    if any(down != across for down, across in small):
+    if any(row_count != column_count for row_count, column_count in small):
         return small
-    oblong = ((down, across + _period(graph, 1)) for down, across in small)
+    # All are squares: a period more of columns leaves every remainder as it is.
+    oblong = ((row_count, column_count + _period(graph, 1)) for row_count, column_count in small)
     return tuple(filter(partial(takes_size, graph), oblong)) or small
 
 
@@ -203,7 +204,7 @@ def least_general_size(graph: Graph, sizes: Sequence[Pair]) -> Pair | None:
         return None
     whole = [size for size in sizes if all(_has_whole_windows(graph, axis, size[axis]) for axis in (0, 1))]
     for axis in (0, 1):
-        if len({size[axis] for size in whole}) < 2:
+        if len({size[axis] for size in whole}) < 2:  # of one length alone, nothing is known of others
             return None
         known = [_map_lengths(graph, axis, size[axis]) or {} for size in whole]
         for node in graph.nodes:
@@ -216,7 +217,9 @@ def least_general_size(graph: Graph, sizes: Sequence[Pair]) -> Pair | None:
 
 
 def _repeats_cells(op: Resize) -> bool:
-    """Return whether a resize makes a whole number of cells of each one."""
+    """Return whether a resize makes a whole number of cells of each cell, as one by 2 does and one by 3/2
+    does not.
+    """
     return bool(op.scale) and all(float(scale).is_integer() for scale in op.scale)
 
 
@@ -262,30 +265,36 @@ def _telling_sides(graph: Graph, axis: int, native: int) -> list[int]:
     """
     period = _period(graph, axis)
     least = _least_lengths(graph, axis, native)
+    # by path of each op that takes several cells at a time, the map that it reads and its stride
     strided = {
         node.path: (node.source, stride) for node in graph.nodes if (stride := _stride(node.op, axis)) > 1
     }
+    # by path of each op that pads or crops a map to another one's size, that map
     fitted = {node.path: node.source for node in graph.nodes if isinstance(node.op, AsLarge)}
 
     @cache
-    def maps_of(side: int) -> dict[str, int] | None:
+    def lengths_at(side: int) -> dict[str, int] | None:
         return _map_lengths(graph, axis, side)
 
     def remainders(side: int) -> dict[str, int]:
         """Return the remainder, by the path of each op with a stride, of its map's length after whole
         strides; and for each op that pads or crops a map to another one's size, the number of those cells.
         """
-        maps = maps_of(side) or {}
-        by_path = {
-            path: maps[source] % stride for path, (source, stride) in strided.items() if source in maps
+        lengths = lengths_at(side) or {}
+        left_by_strides = {
+            path: lengths[source] % stride for path, (source, stride) in strided.items() if source in lengths
         }
-        return by_path | {path: maps[path] - maps[source] for path, source in fitted.items() if path in maps}
+        padded_or_cropped = {
+            path: lengths[path] - lengths[source] for path, source in fitted.items() if path in lengths
+        }
+        return left_by_strides | padded_or_cropped
 
     def suffices(side: int) -> bool:
         """Return whether no map is shorter than it has to be."""
-        maps = maps_of(side)
-        return maps is not None and all(maps[path] >= length for path, length in least.items())
+        lengths = lengths_at(side)
+        return lengths is not None and all(lengths[path] >= length for path, length in least.items())
 
+    # the sides up to the native one that differ from it by whole periods
     same_remainders = range(native % period or period, native + 1, period)
     # Longer sides have longer maps, so the first that suffices is found by halving.
     first = bisect_left(same_remainders, True, key=suffices)
@@ -299,24 +308,26 @@ def _telling_sides(graph: Graph, axis: int, native: int) -> list[int]:
         for side in range(shortest, min(shortest + period, 2 * native))
         if suffices(side)
     }
-    known = {path: {rest} for path, rest in remainders(sides[0]).items()}
+    known = {path: {remainder} for path, remainder in remainders(sides[0]).items()}
 
     def count_new(side: int) -> int:
         """Count the ops that meet a remainder at a side that they have not met yet and still need."""
         return sum(
-            rest not in known[path] and len(known[path]) < _REMAINDERS for path, rest in met[side].items()
+            remainder not in known[path] and len(known[path]) < _REMAINDERS
+            for path, remainder in met[side].items()
         )
 
     while met and count_new(best := max(met, key=count_new)):
         sides.append(best)
-        for path, rest in met[best].items():
-            known[path].add(rest)
+        for path, remainder in met[best].items():
+            known[path].add(remainder)
     return sides
 
 
 def _period(graph: Graph, axis: int) -> int:
-    """Return the least common multiple, over the ways through a network, of the product of a way's
-    strides.
+    """Return by how many cells two sides of an image differ whose maps have the same remainders after whole
+    strides: the least common multiple, over the ways through a network, of the product of a way's strides.
+    For ResNet-50 it is 32.
     """
     reduced = dict.fromkeys(graph.inputs, 1)
     for node in graph.nodes:
@@ -325,12 +336,13 @@ def _period(graph: Graph, axis: int) -> int:
 
 
 def _stride(op: Op, axis: int) -> int:
-    """Return how many cells an op takes at a time along an axis. A resize by 3/2 takes two: a half cell that
-    is left tells its scale from the sizes'.
+    """Return how many cells an op takes at a time along an axis; 1 for an op without a window. A resize by
+    3/2 takes two: where one cell is left, its scale and the ratio of the sizes differ, so that it shows which
+    of them is used.
     """
     if isinstance(op, Resize) and op.scale:
         parts = Fraction(op.scale[axis]).limit_denominator(_MOST_PARTS)
-        # Another one always leaves some.
+        # A scale that is no such fraction leaves part of a cell at every length.
         return parts.denominator if math.isclose(parts, op.scale[axis], rel_tol=1e-6) else 1
     site = site_of(op)
     return site.window.stride[axis] if site else 1
@@ -350,16 +362,17 @@ def _least_lengths(graph: Graph, axis: int, native: int) -> dict[str, int]:
 
 def _telling_lengths(graph: Graph, axis: int) -> dict[str, int]:
     """Return by path the length from which on a map shows all that is done with it: by a window, a crop, an
-    extension or a resize.
+    extension or a resize. A map that a 3x3 convolution of stride 2 reads needs 3 + 2 cells.
     """
     lengths = dict[str, int]()
     for node in graph.nodes:
-        site, wanted = site_of(node.op), 0
+        site = site_of(node.op)  # the op's window with its pads
+        wanted = 0
         if site is not None:
             wanted = site.window.extent(axis) + site.window.stride[axis]
         elif isinstance(node.op, CropMap | ExtendMap):
-            # the pads before and after along this axis
-            wanted = sum(node.op.pads[2 * axis : 2 * axis + 2]) + 2
+            before, after = node.op.pads[2 * axis : 2 * axis + 2]
+            wanted = before + after + 2
         elif isinstance(node.op, Resize | ResizeLike):
             wanted = _LEAST_RESIZED
         elif isinstance(node.op, AdaptivePool):

@@ -32,9 +32,9 @@ OF_A_PORT = (
 
 
 def references_of(opened: Opened, dtype: Dtype) -> Iterator[Form]:
-    """Yield what tells the source's function, with the file's tensors rounded to the port's type: the file's
-    own graph, then the zoo's implementation, which porter did not write; or the port's model in which the
-    tensors were trained.
+    """Yield the references of a source, best first, with the file's tensors rounded to the port's type: the
+    file's own graph, then the zoo's implementation, which porter did not write; or, for a port's model in
+    which a user trained the tensors, that model.
     """
     if opened.fitted is None:
         return
@@ -51,7 +51,7 @@ def references_of(opened: Opened, dtype: Dtype) -> Iterator[Form]:
 
 
 def _builder(opened: Opened) -> str:
-    """Return the framework of porter's own build of a source: a zoo of JAX's is built in Flax."""
+    """Return the framework in which porter builds a source itself. A zoo of JAX's is built in Flax."""
     return "flax" if opened.framework == "jax" else opened.framework
 
 
@@ -110,15 +110,19 @@ def with_fallback(
         return result, reasons
     if opened.file.format == "port":
         reasons = (OF_A_PORT, *reasons)
-    only = None
+    # why porter's own build in the source's framework is no reference either
+    unusable = None
     if destination == _builder(opened):
-        only = f"only porter's own build of the source in {destination} is left, and that is the port itself"
+        unusable = (
+            f"only porter's own build of the source in {destination} is left, and that is the port itself"
+        )
     elif _builder(opened) not in DESTINATION_NAMES:
-        only = f"porter has no build of its own of a source in {opened.file.format}"
-    if only is not None:
+        unusable = f"porter has no build of its own of a source in {opened.file.format}"
+    if unusable is not None:
         instead = (
             f"convert with another implementation: {REFERENCE('FILE.py:CALLABLE')}, or a file with its graph"
         )
-        missing = any(isinstance(each.error, NotInstalled) for each in failures)
-        raise (NotInstalled if missing else CannotRun)("; ".join([*reasons, only]), next=instead)
+        is_missing = any(isinstance(failure.error, NotInstalled) for failure in failures)
+        error = NotInstalled if is_missing else CannotRun
+        raise error("; ".join([*reasons, unusable]), next=instead)
     return use(own_build(opened, dtype)), reasons

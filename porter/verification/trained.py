@@ -62,14 +62,17 @@ def check_trained(
     proof = compare(plan, before, replace(own, graph=shipped).run, check.batches(sizes), check.tolerance)
     verdict = check.verdict(as_ported(after), sizes)
     # A comparison in float32 may have run one of the two on further batches, to measure its rounding.
-    both = [batch for batch in before.logits if batch in after.logits]
-    wanted, got = (np.concatenate([side.logits[batch] for batch in both]) for side in (before, after))
+    in_both = [batch for batch in before.logits if batch in after.logits]
+    wanted, got = (np.concatenate([kept.logits[batch] for batch in in_both]) for kept in (before, after))
     differ = int((wanted.argmax(axis=1) != got.argmax(axis=1)).sum())
     return replace(verdict, shipped=Shipped(proof, distance(wanted, got).rel_l2, differ, len(wanted)))
 
 
 def _name_of_build(trained: Graph, shipped: Graph) -> str:
-    """Return the name of a build with training pads, with the sites where they are."""
+    """Return the name of a build with training pads, with the nodes where they are, or with how many there
+    are.
+    """
+    # A site is a node's window with its pads; only pads differ here.
     replaced = [
         node.path
         for node in trained.nodes

@@ -51,9 +51,9 @@ def check_given(
 
 
 def _proof(check: Check, reference: UserReference, unfolded: SourceValues, sizes: Sizes) -> UserProof:
-    """Compare with the user's reference in one range of inputs, in the most exact type first, and return the
-    proof. Layers that are paired by their names only are not pairs where the reference's value is another
-    layer's of the port: these are left out, with a note.
+    """Compare with the user's reference on one range of inputs, in the most exact type first, and return the
+    proof. Layers that are paired with nodes by their names only may be other layers of the port, whose values
+    the reference's are equal to: these are left out, with a note.
     """
     parities: list[Parity] = []
     source: SourceValues = with_port_paths(check.port.record, reference)
@@ -79,15 +79,14 @@ def _proof(check: Check, reference: UserReference, unfolded: SourceValues, sizes
                     for path, (rel_l2, other) in misnamed.items()
                 ]
             )
-            notes += (
-                (
-                    f"layers of {reference.name} with these names are other layers of the port, and are not "
-                    f"compared: {listed}"
-                ),
+            note = (
+                f"layers of {reference.name} with these names are other layers of the port, and are not "
+                f"compared: {listed}"
             )
+            notes = (*notes, note)
             parity = parity.without_nodes(misnamed.keys())
             source = Shifted(source, {}, misnamed)
-        parities.insert(0, parity)
+        parities.insert(0, parity)  # the last is the most exact
     if not parities:
         parities = list(replace(check, dtypes=("float32",)).against(source, sizes, of_logits))
     if reference.named and _differs_inside_only(parities[-1], graph):
@@ -133,14 +132,20 @@ def _find_misnamed(
     def equal_values(path: str, limit: float) -> Iterator[str]:
         """Yield the port's other values that are equal to the reference's at `path`, which varies."""
         value = theirs[path]
-        for other, own in ours.items():
-            if other == path or own.size != value.size or variation(value.reshape(len(value), -1)) < LEAST:
+        for other_path, other_value in ours.items():
+            if other_path == path or other_value.size != value.size:
                 continue
-            if norms(value, own.reshape(value.shape)).rel_l2 <= limit:
-                yield other
+            if variation(value.reshape(len(value), -1)) < LEAST:
+                continue
+            if norms(value, other_value.reshape(value.shape)).rel_l2 <= limit:
+                yield other_path
 
     equals = {path: next(equal_values(path, node.limit), None) for path, node in wrong.items()}
-    return {path: (wrong[path].rel_l2, other) for path, other in equals.items() if other is not None}
+    return {
+        path: (wrong[path].rel_l2, other_path)
+        for path, other_path in equals.items()
+        if other_path is not None
+    }
 
 
 def _unproved_reason(reference: UserReference, graph: Graph) -> str | None:
@@ -154,20 +159,23 @@ def _unproved_reason(reference: UserReference, graph: Graph) -> str | None:
         for path, distance in reference.apart.items()
         if not isinstance(graph.by_path[path].op, BatchNorm)
     }
-    path = max(kernels, key=kernels.__getitem__, default=None)
-    if path is None or kernels[path] <= ROUNDED:
+    farthest = max(kernels, key=kernels.__getitem__, default=None)
+    if farthest is None or kernels[farthest] <= ROUNDED:
         return None
-    return f"the weights of {path} are {kernels[path]:.1e} from the source's, and its values are equal"
+    return (
+        f"the weights of {farthest} are {kernels[farthest]:.1e} from the source's, and its values are equal"
+    )
 
 
 def _why_rounded(reference: UserReference) -> str | None:
     """Say why the reference's numbers are the source's to float32's rounding only; None if they are not."""
     if reference.rounded:
         return "in one of both, batch norms or their epsilons were rounded to it"
-    path = max(reference.apart, key=reference.apart.__getitem__, default=None)
-    if path is None or reference.apart[path] > ROUNDED:
+    distances = reference.apart
+    farthest = max(distances, key=distances.__getitem__, default=None)
+    if farthest is None or distances[farthest] > ROUNDED:
         return None
-    reason = f"its weights are the source's to rounding only, {reference.apart[path]:.1e} apart at {path}"
+    reason = f"its weights are the source's to rounding only, {distances[farthest]:.1e} apart at {farthest}"
     return (
         f"{reason}, as where two exporters fold batch norms; to compare in float64, take files that "
         "keep their norms, such as .pt2"

@@ -47,12 +47,12 @@ def running_model(name: str) -> Iterator[None]:
 
 @contextmanager
 def running_code(file: Path) -> Iterator[None]:
-    """Run the user's code of `file` inside this context. It imports its neighbours, what it prints goes to
-    stderr, and an exception is told with the line of the user's code where it was raised.
+    """Run the user's code of `file` inside this context: it can import files beside it, what it prints goes
+    to stderr, and an exception is told with the line of the user's code where it was raised.
 
     Raises:
-        UsageError: the code raised an exception. NotInstalled: the code imports a framework that is not
-            installed.
+        UsageError: the code raised an exception.
+        NotInstalled: the code imports a framework that is not installed.
     """
     load_triton()  # the code may import TensorFlow
     folder = str(file.resolve().parent)
@@ -70,20 +70,23 @@ def running_code(file: Path) -> Iterator[None]:
 
 
 def _error_at_user_line(error: BaseException, file: Path) -> PorterError:
-    """Return the error for an exception in a user's code, at the last line of it that ran: that a framework
-    is not installed, if one of those that porter knows is missing.
+    """Return the error for an exception in a user's code, placed at the last line of that code that ran. It
+    is NotInstalled where a framework that porter knows is missing, otherwise a UsageError.
     """
     folder = file.resolve().parent
     lines = [(frame.filename, frame.lineno) for frame in extract_tb(error.__traceback__)]
     if isinstance(error, SyntaxError) and error.filename:
         lines.append((error.filename, error.lineno))
     # the frames in the user's own files; those of libraries say little
-    own = [(name, line) for name, line in lines if Path(name).resolve().parent == folder]
-    name, line = own[-1] if own else (str(file), None)
+    own_lines = [(name, line) for name, line in lines if Path(name).resolve().parent == folder]
+    name, line = own_lines[-1] if own_lines else (str(file), None)
+    # the user's file as the user wrote it
     where = str(file) if Path(name).resolve() == file.resolve() else name
     where = f"{where}:{line}" if line else where
-    text = next(iter(str(error).strip().splitlines()), "")
-    message = f"{type(error).__name__}: {shortened(text)}" if text else type(error).__name__
+    text_lines = str(error).strip().splitlines()
+    message = type(error).__name__
+    if text_lines:
+        message = f"{message}: {shortened(text_lines[0])}"
     if isinstance(error, ModuleNotFoundError) and error.name in _EXTRAS:
         return NotInstalled(message, where=where, next=_EXTRAS[error.name])
     return UsageError(message, where=where, next="this is your own code, which porter runs")

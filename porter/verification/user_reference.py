@@ -81,7 +81,7 @@ class ReferenceName:
 
     @property
     def name(self) -> str:
-        """The name of the reference in messages and in port.json."""
+        """The name of the reference in messages and in port.json, such as `the given net.py:build`."""
         if self.held:
             return f"the model {self.held.name} itself"
         return f"the given {self.file.name}:{self.maker}" if self.maker else f"the given {self.file.name}"
@@ -206,6 +206,7 @@ def open_given(given: ReferenceName, opened: Opened, stored: Dtype) -> UserRefer
 
 
 def _image(graph: Graph, size: KnownSize) -> Array:
+    """Make two images N x C x H x W of random numbers, with which a reference is tried."""
     return np.random.default_rng(0).standard_normal((IMAGES, graph.channels, *size))
 
 
@@ -216,9 +217,11 @@ def _reference_of_code(given: ReferenceName, opened: Opened, stored: Dtype) -> U
     Args:
         stored: the port's type, to which weights are rounded.
     """
-    held, notes = given.held, dict[str, None]()
-    copied = None if held is None else held.make_copy
-    make = load_maker(given.file, str(given.maker)) if copied is None else copied
+    held = given.held
+    notes = dict[str, None]()  # in the order in which they came, each once
+    copy_model = None if held is None else held.make_copy
+    make = load_maker(given.file, str(given.maker)) if copy_model is None else copy_model
+    # What the user's code raises is told with its line; what a model in memory raises, with its name.
     running = partial(running_model, given.name) if held else partial(running_code, given.file)
     image = _image(opened.graph, opened.sizes.built)
     checkpoint = opened.fitted.checkpoint if opened.fitted and not held else None
@@ -244,10 +247,12 @@ def _reference_of_code(given: ReferenceName, opened: Opened, stored: Dtype) -> U
     layers = (
         _call_of_each_layer(held.calls, opened) if held is not None and held.calls else _likely_names(opened)
     )
-    # Values without rows and columns: paths, and numbers of outputs.
+    # Values without rows and columns, whose axes stay as they are: paths, and numbers of outputs.
     arrays: set[str | int] = {path for path, shape in opened.graph.open_shapes.items() if not is_map(shape)}
     arrays |= {number for number, path in enumerate(opened.graph.outputs) if path in arrays}
-    if held is not None and opened.fitted is not None and opened.fitted.checkpoint.graph is not None:
+    # The saved file says which outputs of a model in memory have their channels last.
+    has_own_graph = opened.fitted is not None and opened.fitted.checkpoint.graph is not None
+    if held is not None and has_own_graph:
         arrays |= set(range(len(opened.graph.outputs))) - held.channels_last_outputs
 
     @cache
@@ -277,18 +282,25 @@ def _reference_of_code(given: ReferenceName, opened: Opened, stored: Dtype) -> U
 
 
 def _join_outputs(parts: Sequence[Shown], count: int) -> Shown:
-    """Join the outputs of a model that takes so many images at once, and keep those of `count` images. Values
-    inside it may have other axes than that of the images, so they are left out.
+    """Return the outputs of a model that ran on a batch in parts, because it takes only so many images at
+    once: each output's parts are joined, and those of the first `count` images kept. Values inside the model
+    may have other axes than that of the images, so they are left out.
     """
-    outputs = zip(*(part.outputs for part in parts), strict=True)
-    return Shown(tuple(np.concatenate(each)[:count] for each in outputs), {})
+    parts_by_output = zip(*(part.outputs for part in parts), strict=True)
+    return Shown(tuple(np.concatenate(output_parts)[:count] for output_parts in parts_by_output), {})
 
 
 def _reference_of_saved_model(
     given: ReferenceName, opened: Opened, stored: Dtype, model: Any, weights: str
 ) -> UserReference | None:
-    """Make a reference of the file that the framework of a code's model saves it as, which runs in every
-    type; None where there is no such file, or porter does not read it.
+    """Save the model that a user's code makes, and return that file as the reference, because it runs in
+    every number type and the model in float32 only. Return None where its framework saves no such file, or
+    porter does not read it.
+
+    Args:
+        stored: the port's type.
+        model: made by the code.
+        weights: what it ran with, in words, for a note.
 
     Raises:
         Contradiction: the model itself gives something else than that file.
@@ -307,7 +319,11 @@ def _reference_of_saved_model(
 
 
 def _call_of_each_layer(calls: Mapping[str, str], opened: Opened) -> dict[str, tuple[str, ...]]:
-    """Return by path the call of a layer that gives its value."""
+    """Return by path the call of a layer of the user's model that gives the value.
+
+    Args:
+        calls: by tap (a name under which the engine of the saved file gives a value), the layer's call.
+    """
     taps = opened.fitted.fit.taps if opened.fitted else {}
     return {path: (calls[tap],) for path, tap in taps.items() if tap in calls}
 
@@ -321,6 +337,7 @@ def _likely_names(opened: Opened) -> dict[str, tuple[str, ...]]:
     names = {path: [name, name.replace("/", ".")] for path, name in own.items()}
     if fit is not None:
         for (path, _), tensor in fit.tensors.items():
+            # `layer1.0.conv1.weight` is a tensor of `layer1.0.conv1`: likeliest, so it is put first.
             names[path][:0] = [tensor.rpartition(sign)[0] for sign in "./" if sign in tensor]
         for taps in (fit.reference_taps, fit.taps):
             for path, tap in taps.items():
@@ -330,6 +347,7 @@ def _likely_names(opened: Opened) -> dict[str, tuple[str, ...]]:
 
 
 def _reference_of_file(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReference:
+    """Read the file that `--reference` names, and return it as a reference."""
     checkpoint = read_weights(given.file, with_md5=False)
     record = GivenFile(file=given.file.name, sha256=checkpoint.sha256, maker=None)
     return _reference_of_checkpoint(given, record, checkpoint, opened, stored)
@@ -348,7 +366,8 @@ def _reference_of_checkpoint(
     Raises:
         UsageError: the file has no graph, other inputs, or an output that the engine does not show.
     """
-    file, where = checkpoint.graph, str(given.file)
+    file = checkpoint.graph
+    where = str(given.file)
     if file is None:
         carrying = _CARRYING.get(checkpoint.dialect or "", "an ONNX model")
         raise UsageError(
@@ -358,11 +377,12 @@ def _reference_of_checkpoint(
             f"{carrying}: {page('files.md')} says which files carry their graph",
         )
     _expect_inputs(file, opened.graph, where)
-    last = opened.graph.by_path[opened.graph.output].op
+    # The file's final softmax is kept where the source has one too.
+    ends_in_activation = isinstance(opened.graph.by_path[opened.graph.output].op, OF_LOGITS)
     built = file.built_size or opened.sizes.built
     try:
         sized = replace(file, size=built)
-        reference = to_graph(sized, keep_activation=isinstance(last, OF_LOGITS))
+        reference = to_graph(sized, keep_activation=ends_in_activation)
     except MappingError as error:
         raise error.at(f"{where}: {error.where}" if error.where else where) from None
     taps = {path: file.by_name[name].tap for path, name in reference.names.items()}
@@ -374,17 +394,18 @@ def _reference_of_checkpoint(
             next="give another reference",
         )
     pairs = pair(opened, reference, file)
+    # by the source's path, the name under which the engine gives the value of the file's layer
     inside = {
         path: tap for path, layer in pairs.layers.items() if (tap := file.by_name[layer].tap) is not None
     }
     outputs = {f"output {number}": str(taps[path]) for number, path in enumerate(reference.graph.outputs)}
-    held = {tensor.name for node in file.nodes for tensor in node.tensors.values()}
-    own = round_checkpoint(checkpoint, stored, held)
+    of_layers = {tensor.name for node in file.nodes for tensor in node.tensors.values()}
+    rounded = round_checkpoint(checkpoint, stored, of_layers)
     engine = get_engine(engine_name(checkpoint))
 
     @cache
     def model(dtype: Dtype) -> Any:
-        return engine.build_file(own, dtype, ANY if file.resizable else file.size)
+        return engine.build_file(rounded, dtype, ANY if file.resizable else file.size)
 
     def shown(batch: Array, dtype: Dtype, paths: Collection[str] | None) -> Shown:
         """Run the file's graph on a batch, and return its outputs, and the values inside it by the source's
@@ -430,8 +451,8 @@ def _expect_inputs(file: FileGraph, graph: Graph, where: str) -> None:
 def _expect_outputs(
     given: ReferenceName, opened: Opened, outputs: Sequence[Array], size: KnownSize
 ) -> str | None:
-    """Expect as many outputs, of the same shapes, as the source has. Return the path of the head whose row 0
-    the reference has and the port lacks; None if it has no such row.
+    """Expect as many outputs, of the same shapes, as the source has. Return the path of the head that has a
+    row 0, for the background, in the reference only; None if there is none.
 
     Args:
         given: what `--reference` names.
@@ -450,8 +471,8 @@ def _expect_outputs(
     dropped = None
     for path, value in zip(graph.outputs, outputs, strict=True):
         wanted, got = tuple(size or 0 for size in known[path]), value.shape[1:]
-        with_row = (wanted[0] + 1,) if len(wanted) == 1 else None
-        if got == with_row and opened.fitted is not None and drops_background(opened.fitted.fit):
+        has_one_class_more = len(wanted) == 1 and got == (wanted[0] + 1,)
+        if has_one_class_more and opened.fitted is not None and drops_background(opened.fitted.fit):
             dropped = path
         elif len(value) != IMAGES or math.prod(got) != math.prod(wanted):
             shown = f"{_text(value.shape)} for {IMAGES} images of {_text(size)}"
@@ -472,23 +493,26 @@ def _other_function_error(given: ReferenceName, expected: str, got: str, next: s
 
 
 def _text(shape: tuple[int, ...]) -> str:
+    """Return a shape in words: (2, 1000) is `2x1000`."""
     return "x".join(map(str, shape))
 
 
 def _ending_of(
     given: ReferenceName, opened: Opened, outputs: Sequence[Array]
 ) -> tuple[Ending | None, tuple[str, ...]]:
-    """Find what makes the port's logits comparable with the reference's outputs, which may be probabilities,
-    and a line that says so; None where they are comparable as they are.
+    """Find out whether the reference ends in an activation that the port lacks, such as a softmax after which
+    its outputs are probabilities. Return what is then compared in place of logits, and a line that says so;
+    None and no line where they are comparable as they are.
 
     Args:
         given: what `--reference` names.
         outputs: of the reference for two images.
     """
     value = outputs[0].reshape(len(outputs[0]), -1).astype(np.float64)
-    kept = isinstance(opened.graph.by_path[opened.graph.output].op, OF_LOGITS)
-    if kept or len(outputs) > 1:
+    port_ends_in_activation = isinstance(opened.graph.by_path[opened.graph.output].op, OF_LOGITS)
+    if port_ends_in_activation or len(outputs) > 1:
         return None, ()
+    # Logarithms of probabilities are at most 0. The bound of 1 keeps the exponentials of others finite.
     for name, ending, probabilities in (
         ("softmax", Ending(log_softmax, _renormalised_logarithms), value),
         ("log_softmax", Ending(log_softmax, log_softmax), np.exp(np.minimum(value, 1))),
@@ -516,8 +540,11 @@ def _sum_to_one(probabilities: Array) -> bool:
 
 
 def _renormalised_logarithms(probabilities: Array) -> Array:
+    """Return the logarithms of N x C probabilities, scaled to sum to 1: they sum to less if a row was
+    dropped.
+    """
     with np.errstate(divide="ignore"):
-        return log_softmax(np.log(probabilities))  # they sum to less than 1 if a row was dropped
+        return log_softmax(np.log(probabilities))
 
 
 def _unchanged(value: Array) -> Array:
@@ -526,15 +553,15 @@ def _unchanged(value: Array) -> Array:
 
 def log_softmax(logits: Array) -> Array:
     """Return the logarithms of the probabilities that N x C logits give, at least `_LEAST_LOGARITHM`."""
+    # The largest is subtracted, so that no exponential is infinite.
     below = logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)
-    logarithms: Array = np.maximum(
-        below - np.log(np.exp(below).sum(axis=-1, keepdims=True)), _LEAST_LOGARITHM
-    )
+    log_of_sum = np.log(np.exp(below).sum(axis=-1, keepdims=True))
+    logarithms: Array = np.maximum(below - log_of_sum, _LEAST_LOGARITHM)
     return logarithms
 
 
 def sigmoid(logits: Array) -> Array:
-    """Return the probabilities that logits give one by one."""
+    """Return the probabilities 1 / (1 + exp(-logit)), one by one, of logits of any shape."""
     with np.errstate(over="ignore"):
         probabilities: Array = 1 / (1 + np.exp(-logits.astype(np.float64)))
     return probabilities

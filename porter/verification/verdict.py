@@ -160,13 +160,13 @@ class Verdict:
         return self.disagreement is None and self.given is None and (self.proof.silent or "").endswith(ALIKE)
 
     def held_to(self, held: tuple[str, ...], unheld: str | None) -> Verdict:
-        """Return the verdict with what its file was held to, that is compared with by another program than
-        porter's reader.
+        """Return the verdict with what a program that porter did not write says of porter's reading of the
+        file (porter.verification.witnesses).
 
         Args:
-            held: a line for each thing that was.
-            unheld: the program that it was not held to; a proof by the user's reference does not need it.
-                None if there is none.
+            held: a line for each thing of the file that the program reads as porter does.
+            unheld: the program that could not be asked and why; None if there is none. A proof by the user's
+                reference stays as it is, because it does not rest on porter's reading.
         """
 
         def with_unheld(parities: Iterable[Parity]) -> tuple[Parity, ...]:
@@ -186,7 +186,9 @@ class Verdict:
             return f"the port is not the function of {proof.reference}: {difference}{notes}"
         what = "the port" if proof in self.parities else "porter's own build with the shipped pads"
         difference = self._first_difference(what, None)
-        return difference if proof.first_bad is None else f"{what} is not the source's function: {difference}"
+        if proof.first_bad is None:  # only the top class differs
+            return difference
+        return f"{what} is not the source's function: {difference}"
 
     def _unproved(self) -> str:
         """Say why nothing is proved: two references disagree, or the reference's values tell nothing."""
@@ -205,7 +207,8 @@ class Verdict:
         )
 
     def _first_difference(self, what: str, given: UserProof | None) -> str:
-        """Say which node of `what` differs first and how, or that only the top class does.
+        """Say which node of `what` differs first and how, or that only the top class does, for instance
+        `conv1 is the first node that differs, relative L2 2.1e-02 in float64; padding at conv1: ...`.
 
         Args:
             given: the proof by the user's own reference, if that one failed.
