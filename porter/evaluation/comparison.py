@@ -15,8 +15,9 @@ from porter.evaluation.scoring import Scored
 from porter.verification.numbers import distance
 
 PORT, SOURCE, PLAIN = "port", "source", "fp32"
-"""The port, its source beside it, and the port in fp32 beside a faster run."""
-"""The names of the two models in a pass."""
+"""The roles of the models in a pass: the port, its source beside it, and the port in fp32 beside a faster
+run.
+"""
 
 PAIRED_PHOTOS = 20
 PAIRS_PER_PHOTO = 200
@@ -61,7 +62,7 @@ class PhotoDistances:
 
 
 def merged(parts: Sequence[PhotoDistances]) -> PhotoDistances:
-    """Join the parts of several processes over the same photos."""
+    """Return the distances that several processes measured, each of its part of the same photos."""
     joined = PhotoDistances(parts[0].photos)
     for part in parts:
         # A photo that another process compared is NaN here, which fmax passes over.
@@ -89,18 +90,19 @@ def agreement(
         accuracy: the source's.
     """
     source, port = scored.models[SOURCE].top[:, 0], scored.models[PORT].top[:, 0]
-    both = int(((source >= 0) & (port >= 0)).sum())
-    differ = differing_positions(scored)
+    compared = int(((source >= 0) & (port >= 0)).sum())
+    positions = differing_positions(scored)
     differing = tuple(
-        Differing(photos[at].name, photos[at].labels, int(source[at]), int(port[at])) for at in differ
+        Differing(photos[position].name, photos[position].labels, int(source[position]), int(port[position]))
+        for position in positions
     )
     return Agreement(
         reference=reference,
         accuracy=accuracy,
-        compared=both,
-        agreeing=both - len(differ),
-        max_abs=float(np.nanmax(distances.max_abs)) if both else 0.0,
-        rel_l2=float(np.nanmax(distances.rel_l2)) if both else 0.0,
+        compared=compared,
+        agreeing=compared - len(positions),
+        max_abs=float(np.nanmax(distances.max_abs)) if compared else 0.0,
+        rel_l2=float(np.nanmax(distances.rel_l2)) if compared else 0.0,
         differing=differing,
     )
 

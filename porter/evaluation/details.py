@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from io import BytesIO
 from typing import Annotated
 
+import numpy as np
 from pydantic import Field
 
 from porter.base.errors import FileError
@@ -91,15 +92,17 @@ def write_details(
 
 
 def _choose_positions(scored: Scored) -> list[int]:
-    """Return the positions of photos in which source and port differ, then of wrong ones, then of right ones,
-    each kind spread over the set.
+    """Return the positions of the photos that a report shows: some in which source and port see different
+    classes, then wrong ones, then right ones, each kind spread over the set.
 
     Each kind except the last takes at most half of the remaining places.
     """
     ranks = scored.models[PORT].ranks
     differing = differing_positions(scored) if SOURCE in scored.models else []
-    wrong = [position for position in (ranks > 0).nonzero()[0].tolist() if position not in set(differing)]
-    right = [position for position in (ranks == 0).nonzero()[0].tolist() if position not in set(differing)]
+    differing_set = set(differing)
+    # -1 is the rank of a photo that failed.
+    wrong = [position for position in np.flatnonzero(ranks > 0).tolist() if position not in differing_set]
+    right = [position for position in np.flatnonzero(ranks == 0).tolist() if position not in differing_set]
     chosen = spread(differing, PHOTOS // 2)
     chosen += spread(wrong, (PHOTOS - len(chosen)) // 2)
     # The last kind takes what is left.
@@ -108,8 +111,8 @@ def _choose_positions(scored: Scored) -> list[int]:
 
 def _sample(port: StoredPort, photo: Photo, position: int, scored: Scored) -> SamplePhoto:
     """Make a sample photo with what both models say of it."""
-    beside = scored.models.get(SOURCE)
-    source = None if beside is None else _likeliest_classes(port, beside, position)
+    scores_of_source = scored.models.get(SOURCE)
+    source = None if scores_of_source is None else _likeliest_classes(port, scores_of_source, position)
     return SamplePhoto(
         photo.name,
         photo.labels,
@@ -120,7 +123,7 @@ def _sample(port: StoredPort, photo: Photo, position: int, scored: Scored) -> Sa
 
 
 def _likeliest_classes(port: StoredPort, scores: Scores, position: int) -> tuple[LikelyClass, ...]:
-    """Return the likeliest classes of a photo, without the places that no class fills."""
+    """Return the likeliest classes of a photo, best first; fewer than five if the port has fewer."""
     classes = []
     for row, share in zip(scores.top[position].tolist(), scores.shares[position].tolist(), strict=True):
         if row >= 0:

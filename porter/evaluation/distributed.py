@@ -43,6 +43,8 @@ class Process:
 
 @dataclass(frozen=True)
 class _Failed:
+    """What a process that failed sends to the others in place of its result."""
+
     why: str
 
 
@@ -99,9 +101,9 @@ def join_run(process: Process, timeout_s: float = TIMEOUT_S) -> Iterator[Callabl
             results = exchange(own)
         except (RuntimeError, ValueError) as error:
             raise _lost_process_error(error, timeout_s) from None
-        for rank, other in enumerate(results):
-            if isinstance(other, _Failed) and rank != process.rank:
-                raise PorterError(f"process {rank} of {process.world} failed: {other.why}")
+        for rank, result in enumerate(results):
+            if isinstance(result, _Failed) and rank != process.rank:
+                raise PorterError(f"process {rank} of {process.world} failed: {result.why}")
         return results
 
     try:

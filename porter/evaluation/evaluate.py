@@ -152,28 +152,28 @@ def _measure(
             classes: _open_set(data, classes, options)
             for classes in dict.fromkeys(map(_classes_of, entrants))
         }
-        real = replace(options, labels=path_of(asked.real_labels), limit=None)
         # Without a limit, so that all photos of the pass have their other labels.
+        real = replace(options, labels=path_of(asked.real_labels), limit=None)
         relabelled = {classes: _open_set(data, classes, real) for classes in sets} if real.labels else {}
         passes = _run_passes(entrants, sets, options, process, asked.afresh or asked.fast)
         parts = gather(passes.measured)
+    # whether the next run can go on where this one was ended
     goes_on = passes.settle(all(_is_complete(part, len(entrants)) for part in parts))
     results = []
     for index, entrant in enumerate(entrants):
-        # what each process measured of this port
-        shares = [part[index] for part in parts if index in part]
-        if len(shares) < len(parts):
-            continue  # Ctrl-C came first
-        measured = merged(shares)
+        by_process = [part[index] for part in parts if index in part]
+        if len(by_process) < len(parts):
+            continue  # Ctrl-C came before this port's pass
+        measured = merged(by_process)
         data_set = sets[_classes_of(entrant)]
         if not measured.scored.complete and not measured.scored.reached.any():
             continue
         result = _make_evaluation(entrant, data_set, options, measured, _member(entrant.port.record, recipes))
         if relabelled:
-            photos = _accuracy_with_labels(
+            by_real_labels = _accuracy_with_labels(
                 data_set, relabelled[_classes_of(entrant)], measured.scored, entrant.port.record.background
             )
-            result = replace(result, real=photos, real_labels=str(real.labels))
+            result = replace(result, real=by_real_labels, real_labels=str(real.labels))
         if goes_on and not result.complete:
             result = _with_warning(result, _say_where_to_go_on(measured.scored, len(data_set.photos)))
         result = _judge_expected(result, expected)
@@ -194,8 +194,8 @@ def _measure(
 
 def _say_where_to_go_on(scored: Scored, photos: int) -> str:
     """Say at which of so many photos the next run goes on."""
-    at = int(scored.reached.sum())
-    return f"another run goes on at photo {at:,} of {photos:,}; with {AFRESH}, at the first"
+    reached = int(scored.reached.sum())
+    return f"another run goes on at photo {reached:,} of {photos:,}; with {AFRESH}, at the first"
 
 
 def _result_of_port(port: StoredPort, result: Evaluation) -> OfPort:
@@ -205,8 +205,11 @@ def _result_of_port(port: StoredPort, result: Evaluation) -> OfPort:
 
 
 def _judge_expected(result: Evaluation, expected: tuple[float, float] | None) -> Evaluation:
-    """Return the result with whether its accuracy is the expected one, if one is. That of a part of the
-    photos is not.
+    """Return the result with `ok`: whether its top-1 is the expected one, within the tolerance. That of an
+    interrupted run is not. Without an expected one, return the result as it is.
+
+    Args:
+        expected: top-1 in per cent, and by how many percentage points it may be off.
     """
     if expected is None:
         return result
@@ -217,7 +220,9 @@ def _judge_expected(result: Evaluation, expected: tuple[float, float] | None) ->
 
 
 def _count_parameters(port: StoredPort) -> int:
-    """Return how many numbers training changes: statistics of norms are none."""
+    """Return how many numbers of a port training changes: those of all tensors but the statistics of norms, a
+    tensor that several layers share counted once.
+    """
     tensors = tensor_shapes(port.graph)
     tensors_of_layers = (tensors.get(path, {}) for path in port.graph.calls)
     return sum(
@@ -229,7 +234,7 @@ def _count_parameters(port: StoredPort) -> int:
 
 
 def _expect_together(asked: MeasuringOptions, run: Run, process: Process) -> None:
-    """Expect that the options go together, and with the processes that there are."""
+    """Refuse options of which one contradicts another, or the number of processes that there are."""
     chosen = f"{PRECISION}, {COMPILE} and {CHANNELS_LAST(False)}"
     several = "run it in one process first, and give all processes the options that it chooses"
     for contradicts, option, message, next in (
@@ -257,20 +262,15 @@ def _expect_together(asked: MeasuringOptions, run: Run, process: Process) -> Non
 
 
 def _expect_different_ports(folders: Sequence[AnyPath], predictions: AnyPath | None) -> None:
-    """Expect different ports, and one only if its predictions are written."""
+    """Expect one port or more, each of them once, and a single one where its predictions are written, into a
+    folder that exists.
+    """
     if not folders:
         raise UsageError("there is no port to measure")
     places = [Path(folder).resolve() for folder in folders]
-    twice = next(
-        (
-            str(folder)
-            for folder, folder_of_port in zip(folders, places, strict=True)
-            if places.count(folder_of_port) > 1
-        ),
-        None,
-    )
-    if twice is not None:
-        raise UsageError("this port is given twice", where=twice)
+    for folder, place in zip(folders, places, strict=True):
+        if places.count(place) > 1:
+            raise UsageError("this port is given twice", where=str(folder))
     if predictions is not None and len(folders) > 1:
         raise UsageError(
             f"the file has the answers of one port, and {len(folders)} ports are given",
@@ -293,6 +293,7 @@ def _open_entrant(
 
 
 def _classes_of(entrant: Entrant) -> Classes:
+    """Return the classes that a port tells apart, without the background."""
     record = entrant.port.record
     return Classes(record.classes - record.background, record.label_map)
 
@@ -324,14 +325,19 @@ class _Passes:
             for file in self.files:
                 unfinished.drop(file)
             return False
-        passes = {file: [self.measured[index] for index in places] for file, places in self.files.items()}
+        measured_by_file = {
+            file: [self.measured[index] for index in places] for file, places in self.files.items()
+        }
         return all(
-            unfinished.keep(file, group) for file, group in passes.items() if group[0].scored.reached.any()
+            unfinished.keep(file, group)
+            for file, group in measured_by_file.items()
+            if group[0].scored.reached.any()
         )
 
 
 def _is_complete(part: Mapping[int, Measured], entrants: int) -> bool:
-    return len(part) == entrants and all(each.scored.complete for each in part.values())
+    """Return whether a process measured all of so many entrants on all its photos."""
+    return len(part) == entrants and all(measured.scored.complete for measured in part.values())
 
 
 def _run_passes(
@@ -341,9 +347,17 @@ def _run_passes(
     process: Process,
     afresh: bool,
 ) -> _Passes:
-    """Run a pass for each group of ports that share one, unless Ctrl-C ends it; go on where an earlier run
-    was ended.
+    """Run a pass over the photos for each group of ports that share one, because they take the same pixels
+    and tell the same classes apart. Go on where an earlier run was ended, unless `afresh`; Ctrl-C ends the
+    pass, and those after it are not run.
+
+    Args:
+        sets: the photos of each group's classes.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C came before the first photos were scored.
     """
+    # the places of the entrants of each group
     groups: dict[tuple[Classes, Preprocess, int | None, CropRounding], list[int]] = {}
     for index, entrant in enumerate(entrants):
         # Ports with the same key get the same pixels.
@@ -395,8 +409,8 @@ def _expected_accuracy(top1: float | None, tolerance: float | None) -> tuple[flo
 
 
 def _member(record: Record, recipes: Path | None) -> Member | None:
-    """Return the recipe's variant, which has the published figure; None if there is none: a port outlives its
-    recipe.
+    """Return the recipe's variant that a port was made of, which has the published figure; None if no recipe
+    has it any more.
     """
     try:
         return find_member_of(record, recipes)
@@ -417,12 +431,11 @@ def _make_evaluation(
     record, protocol, scored = entrant.port.record, entrant.protocol, measured.scored
     accuracy = _accuracy(scored, PORT, len(photos.failed))
     published = published_figure(record, member)
-    other = obstacle_of_protocol(record)
-    against = (
-        other + obstacles(protocol.square, photos, accuracy, options, published, scored.complete)
-        if published
-        else []
-    )
+    against: list[str] = []
+    if published:
+        against = obstacle_of_protocol(record) + obstacles(
+            protocol.square, photos, accuracy, options, published, scored.complete
+        )
     judgement = judge(accuracy, published, against, notes_on_weights(record, member))
     beside = None
     warnings = (
@@ -436,26 +449,28 @@ def _make_evaluation(
         )
         warnings = (*warnings, went_on)
     if measured.compared is not None:
-        theirs = _accuracy(scored, SOURCE, len(photos.failed))
-        beside = agreement(measured.reference, theirs, photos.photos, scored, measured.compared)
+        of_source = _accuracy(scored, SOURCE, len(photos.failed))
+        beside = agreement(measured.reference, of_source, photos.photos, scored, measured.compared)
         if lost := scored.models[SOURCE].failed:
             first = lost[min(lost)]
             warnings = (
                 *warnings,
                 f"the source failed on {len(lost):,} photos, such as {first.name}: {first.why}",
             )
+    run, tried = measured.way.run, measured.way.tried
+    reached_photos = tuple(compress(photos.photos, scored.reached))
     return Evaluation(
         **vars(accuracy),
         **vars(judgement),
         photos=(str(photos.path), photos.layout),
         failed=_failures(photos, scored),
         excluded=photos.excluded,
-        classes_present=replace(photos, photos=tuple(compress(photos.photos, scored.reached))).classes,
+        classes_present=replace(photos, photos=reached_photos).classes,
         protocol=protocol_in_words(protocol, options.crops),
         preprocess=asdict(protocol),
         fed=input_in_words(protocol, protocol.square, protocol.square),
         crops=options.crops,
-        precision=measured.way.run.precision,
+        precision=run.precision,
         device=options.device,
         source=beside,
         published=asdict(published) if published else None,
@@ -469,11 +484,10 @@ def _make_evaluation(
         class_names=None if options.class_names is None else str(options.class_names),
         warnings=warnings,
         classes=record.classes,
-        run=measured.way.run.words,
-        tried=measured.way.tried,
-        fp32=_accuracy(scored, PORT if measured.way.run == FP32 else PLAIN, len(photos.failed))
-        if measured.way.tried
-        else None,
+        run=run.words,
+        tried=tried,
+        # of the port in fp32 beside a faster run
+        fp32=_accuracy(scored, PORT if run == FP32 else PLAIN, len(photos.failed)) if tried else None,
         waited=None if measured.way.network is None else scored.waited / scored.seconds,
         network=measured.way.network,
     )
@@ -489,9 +503,9 @@ def _accuracy(scored: Scored, model: str, failed: int) -> Accuracy:
     """
     ranks, losses = scored.models[model].ranks, scored.models[model].losses
     images = int(scored.reached.sum()) + failed
-    right, among5 = (int(np.count_nonzero((ranks >= 0) & (ranks < most))) for most in (1, 5))
-    finite = losses[~np.isnan(losses)]
-    loss = float(finite.mean()) if len(finite) else None
+    right, among5 = (int(np.count_nonzero((ranks >= 0) & (ranks < top))) for top in (1, 5))
+    known_losses = losses[~np.isnan(losses)]
+    loss = float(known_losses.mean()) if len(known_losses) else None
     return Accuracy(images, 100 * right / images, 100 * among5 / images, wilson(right, images), loss=loss)
 
 
@@ -501,32 +515,36 @@ def _accuracy_with_labels(
     """Return the port's accuracy with other labels of the same photos; None if no photo has one. Photos that
     have none are left out.
     """
-    labels = {photo.place: photo.labels for photo in relabelled.photos}
-    pairs = [
-        (scored.models[PORT].top[at], labels[photo.place])
-        for at, photo in enumerate(photos.photos)
-        if photo.place in labels
+    labels_by_place = {photo.place: photo.labels for photo in relabelled.photos}
+    # the classes that the port saw in each photo, likeliest first, and the right ones
+    answers = [
+        (scored.models[PORT].top[position], labels_by_place[photo.place])
+        for position, photo in enumerate(photos.photos)
+        if photo.place in labels_by_place
     ]
+    if not answers:
+        return None
     right, among5 = (
         # Rows of the logits become labels: slim's background is row 0.
-        sum(bool({*top[:most] - background} & {*known}) for top, known in pairs)
-        for most in (1, 5)
+        sum(bool({*likeliest[:top] - background} & {*labels}) for likeliest, labels in answers)
+        for top in (1, 5)
     )
-    if not pairs:
-        return None
-    count = len(pairs)
+    count = len(answers)
     return Accuracy(count, 100 * right / count, 100 * among5 / count, wilson(right, count))
 
 
 def _failures(photos: PhotoSet, scored: Scored) -> tuple[Failure, ...]:
+    """Return the photos that failed: those that the data set names, then those that could not be scored, in
+    their order.
+    """
     while_scored = {**scored.failed, **scored.models[PORT].failed}
     return (*photos.failed, *(while_scored[position] for position in sorted(while_scored)))
 
 
 def _record_figures(port: StoredPort, photos: PhotoSet, measured: Measured, result: Evaluation) -> Evaluation:
-    """Write the figures into the port's folder, which lists those of every run, and return the result, with a
-    warning if there is one. Its record and report keep the figures of the most photos; a warning beside
-    smaller ones says so, as it does where the folder cannot be written.
+    """Write the figures into the port's folder, and return the result, with a warning if there is one. The
+    record lists the figures of every run, and keeps in full, for the report, those of the most photos. A
+    warning says so where these are fewer, and where the folder cannot be written.
     """
     earlier = port.record.evaluation
     images = earlier.get("images") if earlier else None

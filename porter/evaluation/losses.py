@@ -25,13 +25,15 @@ def log_losses(
     If the source ends in a sigmoid, every class is a separate question, and the logarithms of all right
     answers are added.
     """
+    # by photo and class, whether it is one of the photo's labels; the same for all crops
     wanted = np.zeros((len(logits), 1, logits.shape[2]), np.bool_)
-    for row, right in zip(wanted[:, 0], labels, strict=True):
-        row[list(right)] = True
+    for row, labels_of_photo in zip(wanted[:, 0], labels, strict=True):
+        row[list(labels_of_photo)] = True
     # the mean over the crops: a sum, less the logarithm of their number
     log_crops = np.log(logits.shape[1])
     if activation == "sigmoid":
-        log_right = -np.logaddexp(0, np.where(wanted, -logits, logits))  # of the right answer for each class
+        # the logarithm of the right answer's probability for each class: log(1 / (1 + exp(-logit))) of a yes
+        log_right = -np.logaddexp(0, np.where(wanted, -logits, logits))
         return np.asarray((log_crops - _log_sum(log_right, 1)).sum(axis=-1)[:, 0])
     log_probabilities = logits - _log_sum(logits, 2)
     log_wanted = np.where(wanted, log_probabilities, -np.inf)
@@ -39,8 +41,8 @@ def log_losses(
 
 
 def _log_sum(logs: NDArray[np.float64], axes: int | tuple[int, ...]) -> NDArray[np.float64]:
-    """Return the logarithm of the sum of numbers that are given by their logarithms; the axes stay, with
-    length 1.
+    """Return the logarithm of the sum, along some axes, of numbers that are given by their logarithms,
+    without an exponential that overflows; the axes stay, with length 1.
     """
     largest = logs.max(axis=axes, keepdims=True)
     return np.asarray(largest + np.log(np.exp(logs - largest).sum(axis=axes, keepdims=True)))
@@ -62,5 +64,7 @@ def entropies(logits: NDArray[np.float64], activation: str | None) -> Losses:
 
 def entropy_of(answer: NDArray[np.float64], activation: str | None) -> float:
     """Return the entropy of one answer, as `entropies`, from its probabilities."""
-    both = np.stack([answer, 1 - answer]) if activation == "sigmoid" else answer
-    return float(-(both * np.log(np.maximum(both, np.finfo(np.float64).tiny))).sum())
+    # after a sigmoid, the yes and the no of every class
+    shares = np.stack([answer, 1 - answer]) if activation == "sigmoid" else answer
+    # 0 times the logarithm of the smallest number is 0.
+    return float(-(shares * np.log(np.maximum(shares, np.finfo(np.float64).tiny))).sum())

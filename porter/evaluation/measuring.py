@@ -204,22 +204,22 @@ def measure(
     ready = [_make_ready(entrant, options, device, len(photos)) for entrant in entrants]
     models: dict[str, Classifier] = {}
     logits: dict[str, Logits] = {}
-    for number, each in enumerate(ready):
-        # the models of all entrants share one pass, so that each needs its own name
-        own = {_name_in_pass(role, number): model for role, model in each.models.items()}
-        models |= own
-        logits |= dict.fromkeys(own, logits_of(each.entrant.port.record))
+    for number, of_entrant in enumerate(ready):
+        # The models of all entrants share one pass, so that each needs its own name.
+        named = {_name_in_pass(role, number): model for role, model in of_entrant.models.items()}
+        models |= named
+        logits |= dict.fromkeys(named, logits_of(of_entrant.entrant.port.record))
 
     def watch(positions: Sequence[int], by_name: NamedArrays) -> None:
         """Show the logits of a batch to the entrants whose source runs beside them."""
-        for number, each in enumerate(ready):
-            if each.pair is not None:
-                own = {role: by_name[_name_in_pass(role, number)] for role in (PORT, SOURCE)}
-                each.pair.watch(positions, own)
+        for number, of_entrant in enumerate(ready):
+            if of_entrant.pair is not None:
+                by_role = {role: by_name[_name_in_pass(role, number)] for role in (PORT, SOURCE)}
+                of_entrant.pair.watch(positions, by_role)
 
     def results_of(scored: Scored) -> list[Measured]:
         """Return what was measured of each entrant, with what an earlier run measured."""
-        results = [each.result(number, scored) for number, each in enumerate(ready)]
+        results = [of_entrant.result(number, scored) for number, of_entrant in enumerate(ready)]
         if not earlier:
             return results
         return [_continue_pass(before, now) for before, now in zip(earlier, results, strict=True)]
@@ -227,7 +227,7 @@ def measure(
     last_kept = perf_counter()
 
     def keep_so_far(scored: Callable[[], Scored]) -> None:
-        """Keep what was measured so far, unless that was done just now."""
+        """Keep what was measured so far, unless that was done less than KEPT_EVERY seconds ago."""
         nonlocal last_kept
         if keep is not None and perf_counter() - last_kept >= KEPT_EVERY:
             keep(results_of(scored()))
@@ -236,9 +236,11 @@ def measure(
     done = int(earlier[0].scored.reached.sum()) if earlier else 0
     feed = replace(options.feed(options.crops, len(photos), process), done=done)
     scored = score(photos, entrants[0].protocol, models, feed, logits, Watching(watch, keep_so_far))
+    # After a long pass, each port is timed by itself: was it the network or the photos that took the time?
     if scored.complete and scored.seconds >= LONG:
-        for each in ready:
-            each.network = images_a_second(each.models[PORT], options.made_pixels(each.entrant))
+        for of_entrant in ready:
+            pixels = options.made_pixels(of_entrant.entrant)
+            of_entrant.network = images_a_second(of_entrant.models[PORT], pixels)
     return results_of(scored)
 
 
@@ -264,16 +266,20 @@ class _ReadyEntrant:
     network: float | None = None
 
     def result(self, number: int, scored: Scored) -> Measured:
-        """Return what was measured of this entrant, which has a number among all."""
+        """Return what was measured of this entrant in the pass `scored` of all.
+
+        Args:
+            number: its place among the entrants, which is in the names of its models.
+        """
         roles = [role for role in (PORT, SOURCE, PLAIN) if role in self.models]
-        own = replace(scored, models={role: scored.models[_name_in_pass(role, number)] for role in roles})
+        by_role = {role: scored.models[_name_in_pass(role, number)] for role in roles}
         way = Way(self.run, self.tried, self.network)
-        return Measured(own, self.pair, self.reference, self.warnings, way=way)
+        return Measured(replace(scored, models=by_role), self.pair, self.reference, self.warnings, way=way)
 
 
 def _make_ready(entrant: Entrant, options: Options, device: str, photo_count: int) -> _ReadyEntrant:
-    """Build an entrant's models and return them: the port's, for `--fast` in its fastest run with a plain one
-    beside it, and the source's if it takes part.
+    """Build an entrant's models and return them by role: the port; for `--fast` the port in its fastest run,
+    with one in fp32 beside it if the fastest is another; and the source if it takes part.
     """
     tried: tuple[Tried, ...] = ()
     if options.fast:
@@ -282,7 +288,7 @@ def _make_ready(entrant: Entrant, options: Options, device: str, photo_count: in
     ready = _ReadyEntrant(entrant, run, tried, {PORT: classifier_of(entrant, device, run)})
     if options.fast and run != FP32:
         ready.models[PLAIN] = classifier_of(entrant, device, FP32)
-    # Compiling, and what a GPU does at its first batch, are none of the photos' time.
+    # A first run, so that compiling, and what a GPU does at its first batch, take none of the photos' time.
     if device != "cpu" or run.compiled:
         ready.models[PORT](options.made_pixels(entrant))()
     if entrant.opened is not None:
@@ -304,20 +310,20 @@ def classifier_of(entrant: Entrant, device: str, run: Run) -> Classifier:
 
 def _continue_pass(earlier: Measured, later: Measured) -> Measured:
     """Join a pass with the earlier, unfinished one that it continues."""
-    both = merged([later, earlier])
+    joined = merged([later, earlier])
     seconds = earlier.scored.seconds + later.scored.seconds
     waited = earlier.scored.waited + later.scored.waited
-    scored = replace(both.scored, complete=later.scored.complete, seconds=seconds, waited=waited)
-    return replace(both, scored=scored, earlier=int(earlier.scored.reached.sum()), way=later.way)
+    scored = replace(joined.scored, complete=later.scored.complete, seconds=seconds, waited=waited)
+    return replace(joined, scored=scored, earlier=int(earlier.scored.reached.sum()), way=later.way)
 
 
 def _name_in_pass(role: str, number: int) -> str:
-    """Return the name in a pass of the port with this number, or of its source."""
+    """Return the name of a model in a pass: `port 0` is the first entrant's port, `source 0` its source."""
     return f"{role} {number}"
 
 
 def merged(parts: Sequence[Measured]) -> Measured:
-    """Join the parts of all processes."""
+    """Return what several processes measured together, each of its part of the photos."""
     compared = [part.compared for part in parts if part.compared is not None]
     return Measured(
         scoring.merged([part.scored for part in parts]),
@@ -333,5 +339,8 @@ def default_workers(photos: int, process: Process) -> int:
     """Return the default number of processes that decode: this process's part of the machine's cores, none
     for a few photos.
     """
+    # where the system says it, the cores that this process may use
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(max(1, cores // process.local_world), photos // process.world // PHOTOS_PER_WORKER)
+    own_cores = max(1, cores // process.local_world)
+    own_photos = photos // process.world
+    return min(own_cores, own_photos // PHOTOS_PER_WORKER)

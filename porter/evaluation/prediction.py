@@ -76,16 +76,15 @@ def predict(asked: PredictOptions) -> tuple[Prediction, ...]:
     folder, photos = Path(asked.folder), _as_list(asked.images)
     for path in (Path(photo) for photo in photos if isinstance(photo, str | PathLike)):
         if path.is_dir():
-            first = next((each for each in sorted(path.iterdir()) if each.is_file()), PHOTO)
+            example = next((file for file in sorted(path.iterdir()) if file.is_file()), PHOTO)
             raise UsageError(
                 "predict takes photos, and this is a folder",
                 where=path,
-                next=f"name each photo: {PREDICT.advise(folder=folder, images=[first])}",
+                next=f"name each photo: {PREDICT.advise(folder=folder, images=[example])}",
             )
     port = read_port(folder)
-    port = replace(
-        port, record=read_statements(asked.preprocess, asked.class_names).override(port.record, str(folder))
-    )
+    statements = read_statements(asked.preprocess, asked.class_names)
+    port = replace(port, record=statements.override(port.record, str(folder)))
     protocol = fit_protocol(expect_protocol(port), port.record.input, str(folder))
     batches = [pixels_of(photo, protocol)[np.newaxis] for photo in photos]
     model = port.build()
@@ -99,7 +98,7 @@ def predict(asked: PredictOptions) -> tuple[Prediction, ...]:
 
 
 def _as_list(images: PhotoInput | Sequence[PhotoInput]) -> list[PhotoInput]:
-    """Return the photos as a list; one photo is one of them, whatever it is."""
+    """Return the photos as a list, whether the caller gave one photo or a sequence of them."""
     several = isinstance(images, Sequence) and not isinstance(images, str | PathLike)
     return list(cast("Sequence[PhotoInput]", images)) if several else [cast("PhotoInput", images)]
 
@@ -145,8 +144,8 @@ def _predict(port: StoredPort, model: Any, protocol: Preprocess, image: Path, ba
     if not np.isfinite(logits).all():
         raise FileError("the port's logits are not finite, so it cannot rank classes", where=image)
     shares = probabilities(logits, port.record.activation)
-    # a softmax of one class is always 1
-    is_undefined = len(logits) == 1 and port.record.activation != "sigmoid"  # nothing says what it is
+    # A softmax of one class is always 1, and nothing says that its logit is one of a sigmoid.
+    is_undefined = len(logits) == 1 and port.record.activation != "sigmoid"
     guesses = []
     # By logits, because small probabilities underflow to 0.
     for index in map(int, top_classes(logits[np.newaxis])[0]):
@@ -154,5 +153,7 @@ def _predict(port: StoredPort, model: Any, protocol: Preprocess, image: Path, ba
         wnid, name = (label.wnid, label.name) if label else (None, None)
         share = None if is_undefined else float(shares[index])
         guesses.append(ClassScore(index, wnid, name, logit=float(logits[index]), probability=share))
-    proportion = ", in proportion to the protocol" if notes_on_proportion(port.record, protocol) else ""
-    return Prediction(image, input_in_words(protocol, *batch.shape[2:]) + proportion, tuple(guesses), logits)
+    fed = input_in_words(protocol, *batch.shape[2:])
+    if notes_on_proportion(port.record, protocol):
+        fed = f"{fed}, in proportion to the protocol"
+    return Prediction(image, fed, tuple(guesses), logits)

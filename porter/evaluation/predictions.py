@@ -50,35 +50,35 @@ def write_results(path: Path, results: Sequence[OfPort]) -> None:
     text = StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow((*_RESULT_COLUMNS, *_TIMM_COLUMNS))
-    for each in results:
-        evaluation = each.evaluation
+    for result in results:
+        evaluation = result.evaluation
         loss = "" if evaluation.loss is None else evaluation.loss
         table.writerow(
             [
-                each.port,
-                each.name,
-                each.framework,
+                result.port,
+                result.name,
+                result.framework,
                 evaluation.protocol,
                 evaluation.images,
                 evaluation.top1,
                 evaluation.top5,
                 loss,
                 f"{evaluation.per_second:.1f}",
-                *_timm_cells(each),
+                *_timm_cells(result),
             ]
         )
     write_whole(behind_links(path), text.getvalue())
 
 
-def _timm_cells(each: OfPort) -> tuple[object, ...]:
-    """Return the cells of timm's columns, rounded as timm rounds (validate.py, `validate`)."""
-    evaluation, protocol = each.evaluation, each.evaluation.preprocess or {}
+def _timm_cells(result: OfPort) -> tuple[object, ...]:
+    """Return the cells of timm's columns for a port, rounded as timm rounds (validate.py, `validate`)."""
+    evaluation, protocol = result.evaluation, result.evaluation.preprocess or {}
     crop, size = protocol.get("crop"), protocol.get("size")
     errors = (round(100 - evaluation.top1, 4), round(100 - evaluation.top5, 4))
     crop_share = round(crop / size, 4) if crop and size else 1.0
-    millions = round(each.parameters / 1e6, 2)
+    millions = round(result.parameters / 1e6, 2)
     interpolation = str(protocol.get("interpolation", "")).rpartition("_")[2]  # without porter's prefix
-    return each.name, crop or size, *errors, millions, crop_share, interpolation
+    return result.name, crop or size, *errors, millions, crop_share, interpolation
 
 
 def write_predictions(
@@ -96,7 +96,7 @@ def write_predictions(
     table.writerow(_PREDICTION_COLUMNS)
     for position, photo in enumerate(photos):
         rank = int(scores.ranks[position])
-        if rank < 0:
+        if rank < 0:  # it failed, and is listed below
             continue
         cells: list[object] = [
             photo.name,
@@ -104,7 +104,7 @@ def write_predictions(
             rank,
         ]
         for row, share in zip(scores.top[position].tolist(), scores.shares[position].tolist(), strict=True):
-            if row < 0:
+            if row < 0:  # the port has fewer classes than the table has places
                 cells += ["", "", ""]
                 continue
             label = record.label_of(row)

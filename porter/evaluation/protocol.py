@@ -28,7 +28,7 @@ def expect_protocol(port: StoredPort) -> Preprocess:
     """
     _expect_photos(port)
     if port.record.output == "features":
-        return _expect_classes(port.record, str(port.folder))  # which raises
+        return _expect_classes(port.record, str(port.folder))  # This raises.
     return expect_prepared(port)
 
 
@@ -54,7 +54,7 @@ def expect_prepared(port: StoredPort) -> Preprocess:
 
 
 def _expect_photos(port: StoredPort) -> None:
-    """Expect a port that takes photos only."""
+    """Refuse a port that takes several inputs, or one that is no photo."""
     record = port.record
     if port.graph.further_inputs:
         next = "porter.load gives the model, which takes them in this order"
@@ -104,7 +104,9 @@ def protocol_of(port: StoredPort, crops: Crops) -> Preprocess:
 
 
 def own_protocol(record: Record) -> Preprocess | None:
-    """Return what a port is fed where nothing else is stated; None where predict and eval refuse it."""
+    """Return the protocol (how a photo becomes the input) that a port is fed by where the user states none;
+    None where predict and eval refuse the port.
+    """
     try:
         return fit_protocol(expect_square(record, record.input.channels, 1, ""), record.input, "")
     except UsageError:
@@ -112,7 +114,8 @@ def own_protocol(record: Record) -> Preprocess | None:
 
 
 def fit_protocol(protocol: Preprocess, model_input: Input, where: str) -> Preprocess:
-    """Return the protocol in proportion for a port of one size; the protocol itself for a port of any size.
+    """Return the protocol in proportion for a port that takes one size only: one that feeds 299x299 becomes
+    one that feeds 224x224. Return the protocol itself for a port of any size.
 
     Raises:
         UsageError: the port's only size is not square or too large for the protocol, or the protocol gives
@@ -157,16 +160,15 @@ def notes_on_proportion(facts: Facts, fed: Preprocess) -> tuple[str, ...]:
     Returns:
         One line, or none where both sizes are the same or only the zoo states the protocol.
     """
-    own = facts.preprocess
-    if own is None or facts.protocol_by not in ("user", "file") or own.fed_side == fed.fed_side:
+    stated = facts.preprocess
+    if stated is None or facts.protocol_by not in ("user", "file") or stated.fed_side == fed.fed_side:
         return ()
-    stated, only = (f"{side}x{side}" for side in (own.fed_side, fed.fed_side))
-    return (
-        (
-            f"the protocol feeds {stated}, and this port takes only {only}: it is taken in proportion, "
-            f"{protocol_in_words(fed)}"
-        ),
+    stated_size, only_size = (f"{side}x{side}" for side in (stated.fed_side, fed.fed_side))
+    note = (
+        f"the protocol feeds {stated_size}, and this port takes only {only_size}: it is taken in proportion, "
+        f"{protocol_in_words(fed)}"
     )
+    return (note,)
 
 
 def expect_square(facts: Facts, channels: int, crops: Crops, where: str) -> Preprocess:

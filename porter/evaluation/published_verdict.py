@@ -37,15 +37,15 @@ def obstacles(
     relabelled = has_several_labels or bool(photos.excluded and photos.labels is not None)
     left_out = () if relabelled else photos.excluded
     is_validation_set = photos.validation and accuracy.images == VALIDATION_IMAGES
+    first_left_out = "; ".join(f"{failure.name}: {failure.why}" for failure in left_out[:1])
+    # each reason, and whether it holds
     reasons = {
         "it was interrupted": not complete,
         f"{accuracy.images:,} images, not the {VALIDATION_IMAGES:,} of ImageNet's validation set": (
             not is_validation_set
         ),
         "labels other than the set's own": relabelled,
-        f"{len(left_out)} left out: {'; '.join(f'{each.name}: {each.why}' for each in left_out[:1])}": bool(
-            left_out
-        ),
+        f"{len(left_out)} left out: {first_left_out}": bool(left_out),
         f"{options.crops} crops, published is one": options.crops != 1,
         f"{options.run.precision}, published is float32": options.run.precision != "fp32",
         f"fed {side}x{side}, published at {published.size}x{published.size}": side != published.size,
@@ -55,8 +55,8 @@ def obstacles(
 
 def obstacle_of_protocol(record: Record) -> list[str]:
     """Say why photos are not prepared as they were for the published figure; [] if they are."""
-    whose = {"user": "your own", "file": "the file's"}.get(record.protocol_by or "")
-    return [f"the preprocessing is {whose}, and not the zoo's"] if whose else []
+    owner = {"user": "your own", "file": "the file's"}.get(record.protocol_by or "")
+    return [f"the preprocessing is {owner}, and not the zoo's"] if owner else []
 
 
 def judge(
@@ -76,7 +76,8 @@ def judge(
             "no published figure", f"{measured}; porter knows no published accuracy for this model"
         )
     figure = f"published {published.top1:.3f} ({published.source})"
-    notes = [*notes, *([published.note] if published.note else [])]
+    if published.note:
+        notes = [*notes, published.note]
     if against:
         return Judgement("not comparable", "; ".join([f"with the {figure}", *against, measured, *notes]))
     difference = accuracy.top1 - published.top1
@@ -95,10 +96,9 @@ def notes_on_weights(record: Record, member: Member | None) -> list[str]:
         return []
     name = PurePosixPath(file.member or file.name).name
     if published is None:
-        return [
-            (
-                f"the port does not record whether its {record.source.file} is the published {name}: "
-                "convert again"
-            )
-        ]
+        note = (
+            f"the port does not record whether its {record.source.file} is the published {name}: "
+            "convert again"
+        )
+        return [note]
     return [f"the port was made from {record.source.file}, which is not the published {name}"]

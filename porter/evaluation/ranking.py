@@ -43,15 +43,16 @@ def label_ranks(scores: NDArray[Any], labels: Sequence[tuple[int, ...]]) -> NDAr
     Equal scores are in the order of their classes, as after a stable sort.
     """
     most = max(map(len, labels), default=0)
-    # Rows with fewer labels repeat their first one.
-    rows = [[*right, *right[:1] * (most - len(right))] for right in labels]
-    filled = np.array(rows, np.intp).reshape(len(labels), most)
+    # Photos with fewer labels repeat their first one.
+    padded = [[*of_photo, *of_photo[:1] * (most - len(of_photo))] for of_photo in labels]
+    labels_by_place = np.array(padded, np.intp).reshape(len(labels), most).T
     classes = np.arange(scores.shape[1])
     ranks = []
-    for column in filled.T[:, :, np.newaxis]:
-        # the score of each row's label
-        own = np.take_along_axis(scores, column, axis=1)
-        ranks.append(((scores > own) | ((scores == own) & (classes < column))).sum(axis=1))
+    # once for the first label of every photo, once for the second, ...
+    for one_label in labels_by_place[:, :, np.newaxis]:
+        label_scores = np.take_along_axis(scores, one_label, axis=1)
+        is_before = (scores > label_scores) | ((scores == label_scores) & (classes < one_label))
+        ranks.append(is_before.sum(axis=1))
     if not ranks:
         return np.full(len(labels), scores.shape[1], np.int32)
     return np.asarray(np.min(ranks, axis=0).astype(np.int32))

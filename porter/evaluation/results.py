@@ -181,14 +181,14 @@ class Evaluation(Judgement, Accuracy):
             "excluded": self.excluded,
             "differing": self.source.differing if self.source else (),
         }
-        cut = replace(
+        shortened = replace(
             self,
             failed=self.failed[:NAMED],
             excluded=self.excluded[:NAMED],
             source=self.source and replace(self.source, differing=self.source.differing[:NAMED]),
             unnamed={name: len(photos) - NAMED for name, photos in lists.items() if len(photos) > NAMED},
         )
-        return {"ok": cut.ok, **asdict(cut)}
+        return {"ok": shortened.ok, **asdict(shortened)}
 
 
 @dataclass(frozen=True)
@@ -317,8 +317,12 @@ class Study:
     warnings: tuple[str, ...] = ()
 
     def note_beside(self, case: Case, answer: StudyAnswer | None = None) -> str:
-        """Return what stands beside a case: that it is the one of the training by an answer, by default by
-        `trained`, or may be. Empty where it is not, or nothing is judged.
+        """Return the words beside a case in a table: `trained with` if it is the one that an answer names for
+        certain, `may be it` if the answer allows it among others. Empty where it does not, or nothing is
+        judged.
+
+        Args:
+            answer: by default `trained`.
         """
         answer = answer or self.trained
         if self.chance is not None or case.name not in (answer.name, *answer.also):

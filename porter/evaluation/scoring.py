@@ -130,16 +130,20 @@ def score(
     """
     from porter.data.pipeline import batches
 
-    stream, (rank, world) = batches(photos, protocol, feed), feed.share
+    stream = batches(photos, protocol, feed)
     tally = _Tally(photos, {name: (logits or {}).get(name, Logits()) for name in models})
     labelled = any(photo.labels for photo in photos)
-    with Progress(-(-len(photos) // world), rank == 0, labelled, feed.done) as progress, closing(stream):
+    rank, world = feed.share
+    own_count = -(-len(photos) // world)  # of this process: rounded up
+    with Progress(own_count, rank == 0, labelled, feed.done) as progress, closing(stream):
         complete = _pass(stream, models, tally, watching, progress)
     return tally.result(complete)
 
 
 def merged(parts: Sequence[Scored]) -> Scored:
-    """Join the parts of several processes over the same photos."""
+    """Return the scores of a pass that several processes shared: each scored its part of the same photos, and
+    its scores of the others are empty.
+    """
     models = {name: _merge_scores([part.models[name] for part in parts]) for name in parts[0].models}
     return Scored(
         models,
@@ -152,8 +156,9 @@ def merged(parts: Sequence[Scored]) -> Scored:
 
 
 def _merge_scores(parts: Sequence[Scores]) -> Scores:
-    """Join one model's scores. A photo that no process reached is -1 in all parts, its loss is nan and its
-    probabilities are 0, so the largest is the one that was scored.
+    """Join one model's scores of several processes. A photo that a process did not reach has -1 for its rank
+    and classes there, nan for its loss and 0 for its probabilities, so the largest is that of the process
+    that scored it.
     """
     fields = ((part.ranks, part.centre, part.losses, part.top, part.shares) for part in parts)
     ranks, centre, losses, top, shares = (np.fmax.reduce(arrays) for arrays in zip(*fields, strict=True))
@@ -205,7 +210,9 @@ def _pass(
 
 
 def _begin(models: Mapping[str, Classifier], batch: Batch) -> dict[str, Callable[[], Array]]:
-    """Have every model begin with a batch; return what waits for their logits."""
+    """Have every model begin with a batch; return by its name a function that waits for its logits. Without
+    readable photos no model begins.
+    """
     return {name: model(batch.pixels) for name, model in models.items()} if batch.positions else {}
 
 
@@ -245,12 +252,15 @@ class _Tally:
         return right[0] if right else 0
 
     def _add(self, positions: Sequence[int], kind: Logits, scores: Scores, logits: Array) -> int:
-        """Score a model's logits, and return how many photos it recognises."""
+        """Score a model's logits (photos x crops x classes) of a batch, and return how many photos it
+        recognises. Photos whose logits are not finite are noted as failed.
+        """
         finite = np.isfinite(logits).all(axis=(1, 2))
         for index in map(int, np.flatnonzero(~finite)):
             position = positions[index]
             scores.failed[position] = Failure(self._photos[position].name, _NOT_FINITE)
-        at, logits = np.asarray(positions, np.intp)[finite], logits[finite]
+        at = np.asarray(positions, np.intp)[finite]
+        logits = logits[finite]
         labels = [tuple(map(kind.row, self._photos[position].labels)) for position in at]
         average = average_crops(logits, kind.activation)
         best = top_classes(average)
@@ -265,8 +275,10 @@ class _Tally:
         return int((scores.ranks[at] == 0).sum())
 
     def result(self, complete: bool) -> Scored:
-        """Return the scores so far; photos that not all models have seen do not count."""
-        for scores in self._scores.values():  # Ctrl-C may have come between two models
+        """Return the scores so far. Photos that not all models have seen lose theirs: Ctrl-C may have come
+        between two models.
+        """
+        for scores in self._scores.values():
             for values in (scores.ranks, scores.centre, scores.top):
                 values[~self._reached] = -1
             scores.losses[~self._reached] = np.nan

@@ -42,29 +42,29 @@ def source_classifier(port: StoredPort, opened: Opened, protocol: Preprocess, de
         warnings: tuple[str, ...] = ()
         if isinstance(form, OwnBuild):
             form = replace(form, graph=opened.shipped or opened.graph)
-            warnings = (
-                (
-                    "the source beside the port is porter's own build, not an implementation "
-                    "that porter did not write"
-                ),
+            warning = (
+                "the source beside the port is porter's own build, not an implementation "
+                "that porter did not write"
             )
-        classifier, slower = _on_device(partial(form.classifier, output, (side, side), protocol), device)
-        return form.name + note, classifier, (*warnings, *slower)
+            warnings = (warning,)
+        build_on = partial(form.classifier, output, (side, side), protocol)
+        classifier, warnings_of_device = _on_device(build_on, device)
+        return form.name + note, classifier, (*warnings, *warnings_of_device)
 
     (name, classifier, warnings), failures = with_fallback(opened, port.record.framework, "float64", build)
     return name, classifier, (*failures, *warnings)
 
 
-def _on_device(classifier: Callable[[str], Classifier], device: str) -> tuple[Classifier, tuple[str, ...]]:
+def _on_device(build_on: Callable[[str], Classifier], device: str) -> tuple[Classifier, tuple[str, ...]]:
     """Return a classifier on the port's device and no warning, otherwise one on the CPU with a warning:
     TensorFlow often lacks a GPU where torch has one.
 
     Args:
-        classifier: builds it on a device.
+        build_on: builds it on the device of this name.
     """
     try:
-        return classifier(device), ()
+        return build_on(device), ()
     except UsageError as error:
         if device == "cpu":
             raise
-        return classifier("cpu"), (f"the source ran on the CPU: {error}",)
+        return build_on("cpu"), (f"the source ran on the CPU: {error}",)

@@ -69,16 +69,18 @@ def images_a_second(model: Classifier, pixels: NDArray[Any]) -> float:
     """Measure how fast a model takes a batch again and again. As in a pass, the next one begins before the
     last one's logits are waited for.
     """
-    model(pixels)()
+    images_in_batch = pixels.shape[0] * pixels.shape[1]
+    model(pixels)()  # a first run, which may take longer
     start = perf_counter()
     images = 0
-    last = model(pixels)
+    wait_for_last = model(pixels)
     while perf_counter() - start < _MEASURED:
-        following = model(pixels)
-        last()
-        images, last = images + pixels.shape[0] * pixels.shape[1], following
-    last()
-    images += pixels.shape[0] * pixels.shape[1]
+        wait_for_next = model(pixels)
+        wait_for_last()
+        images += images_in_batch
+        wait_for_last = wait_for_next
+    wait_for_last()
+    images += images_in_batch
     return float(images / (perf_counter() - start))
 
 
@@ -93,14 +95,16 @@ def try_runs(make: Callable[[Run], Classifier], pixels: NDArray[Any], device: st
         UsageError: the model does not run in fp32 either.
     """
     tried = [_try_run(make, run, pixels) for run in _plain_runs(device)]
-    if not any(each.refused is None for each in tried):
+    running = [way for way in tried if way.refused is None]
+    if not running:
         raise UsageError(f"the model does not run: {tried[0].refused}", where=FAST, next="leave it out")
-    best = max((each for each in tried if each.refused is None), key=lambda each: each.per_second)
+    best = max(running, key=lambda way: way.per_second)
     tried.append(_try_run(make, replace(best.run, compiled=True), pixels))
-    return tuple(sorted(tried, key=lambda each: (each.refused is not None, -each.per_second)))
+    return tuple(sorted(tried, key=lambda way: (way.refused is not None, -way.per_second)))
 
 
 def _plain_runs(device: str) -> Iterator[Run]:
+    """Yield a device's ways to run that are not compiled: each precision with both orders of the channels."""
     for precision in _PRECISIONS.get(device, _GPU_PRECISIONS):
         yield Run(precision)
         yield Run(precision, channels_last=False)

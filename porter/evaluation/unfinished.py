@@ -69,8 +69,9 @@ def keep(file: Path, measured: Sequence[Measured]) -> bool:
     """
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file, json.dumps([_to_json(each) for each in measured]))
-        for old in sorted(file.parent.glob("*.json"), key=lambda path: path.stat().st_mtime)[:-_MOST]:
+        write_whole(file, json.dumps([_to_json(of_port) for of_port in measured]))
+        oldest_first = sorted(file.parent.glob("*.json"), key=lambda path: path.stat().st_mtime)
+        for old in oldest_first[:-_MOST]:
             old.unlink()
     except (OSError, FileError):
         return False
@@ -88,7 +89,7 @@ def read_kept(file: Path, photo_count: int) -> list[Measured] | None:
     read.
     """
     try:
-        return [_from_json(each, photo_count) for each in json.loads(file.read_text(encoding="utf-8"))]
+        return [_from_json(of_port, photo_count) for of_port in json.loads(file.read_text(encoding="utf-8"))]
     except (OSError, ValueError, TypeError, KeyError, IndexError):
         return None
 

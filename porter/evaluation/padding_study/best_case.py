@@ -64,7 +64,7 @@ class CaseRanking:
 
 def judge(cases: Sequence[Losses]) -> CaseRanking:
     """Compare every case with the best, and return the best, each p, the cases that are plausible (not
-    worse), and how many photos would decide them.
+    significantly worse), and how many photos would decide them.
 
     A case is worse if p is below LEVEL divided by the number of the other cases (Bonferroni). So the truly
     best case is among `plausible` in 95 of 100 studies, whichever case looks best: another case would have to
@@ -82,7 +82,8 @@ def judge(cases: Sequence[Losses]) -> CaseRanking:
         for position in plausible
         if position != best
     }
-    return CaseRanking(best, p, plausible, int((~np.isnan(cases[best])).sum()), needed)
+    photo_count = int((~np.isnan(cases[best])).sum())
+    return CaseRanking(best, p, plausible, photo_count, needed)
 
 
 def undecided(cases: int) -> CaseRanking:
@@ -112,7 +113,7 @@ def p_no_worse(case: Losses, best: Losses) -> float:
     so far above that of `best` if it is truly no larger. 1 if fewer than two photos have both losses.
     """
     differences = _differences(case, best)
-    if np.isposinf(differences).any():
+    if np.isposinf(differences).any():  # logits of `case` that are not finite
         return 0.0
     photos = len(differences)
     average = float(differences.mean()) if len(differences) else 0.0
@@ -140,7 +141,8 @@ def photos_to_decide(case: Losses, best: Losses, limit: float) -> int | None:
     if average <= 0 or spread == 0:
         return None
     normal = NormalDist()
-    needed = float(((normal.inv_cdf(1 - limit) + normal.inv_cdf(POWER)) * spread / average) ** 2)
+    quantiles = normal.inv_cdf(1 - limit) + normal.inv_cdf(POWER)
+    needed = float((quantiles * spread / average) ** 2)
     if needed > MOST_PHOTOS:
         return None
     # two figures: a number of four digits is rounded up to hundreds

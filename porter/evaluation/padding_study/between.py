@@ -5,7 +5,7 @@ decide.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from porter.base.commands import RECIPE_SHOW, ZOO
 from porter.base.errors import MappingError, PaddingError, UsageError
@@ -49,7 +49,6 @@ class ZooNetwork:
 class Decided:
     """The networks with their outcomes, in their order; `ranking` is by the loss that decides.
 
-
     Attributes:
         differences_of_networks: what the two networks compute otherwise.
         failed: by position, the photos that could not be scored.
@@ -69,34 +68,35 @@ class Decided:
         return judge([outcome.entropy for outcome in self.outcomes])
 
     def trained(self, ranking: CaseRanking, measure: str) -> StudyAnswer:
-        """Return the answer that names the zoo of the best case; it is certain if every case of the other zoo
-        is significantly worse.
+        """Return the answer: the zoo of the best case, which is certain if every case of the other zoo is
+        significantly worse; otherwise the other zoo is in `also`.
 
         Args:
             ranking: the cases by the loss that decides, or by entropy.
             measure: what that loss is called.
         """
-        best, zoos = self.networks[ranking.best], dict.fromkeys(each.zoo for each in self.networks)
+        best = self.networks[ranking.best]
+        other_zoos = dict.fromkeys(network.zoo for network in self.networks if network.zoo != best.zoo)
         plausible_zoos = {self.networks[position].zoo for position in ranking.plausible}
-        others = [position for position, each in enumerate(self.networks) if each.zoo != best.zoo]
-        also = tuple(zoo for zoo in zoos if zoo in plausible_zoos and zoo != best.zoo)
+        of_other_zoo = [position for position, network in enumerate(self.networks) if network.zoo != best.zoo]
+        also = tuple(zoo for zoo in other_zoos if zoo in plausible_zoos)
         limit = f"{LEVEL} / {len(self.networks) - 1}"
         if also:
             why = (
                 f"'{best.name}' has the least {measure}, but on these photos it is not clearly better: "
                 f"p is not below {limit}"
             )
-            number = ranking.decisive([position for position in ranking.plausible if position in others])
+            number = ranking.decisive(
+                [position for position in ranking.plausible if position in of_other_zoo]
+            )
             more = "" if number is None else f", about {number:,} decide"
             short = (
                 f"Trained as {' or '.join((best.zoo, *also))}: {ranking.photos:,} photos are too few{more}"
             )
         else:
-            p = max(ranking.p[position] for position in others)
+            p = max(ranking.p[position] for position in of_other_zoo)
             why = f"every case of the other zoo has a larger {measure}: p is below {limit}, at most {p:.1e}"
-            short = (
-                f"Trained as {best.zoo}, not {' nor '.join(zoo for zoo in zoos if zoo != best.zoo)} (certain)"
-            )
+            short = f"Trained as {best.zoo}, not {' nor '.join(other_zoos)} (certain)"
         return StudyAnswer(best.zoo, not also, also, why, short)
 
 
@@ -115,41 +115,46 @@ def parse_between(given: str | Sequence[str]) -> tuple[str, str]:
 def networks_of_zoos(
     opened: Opened, members: Sequence[Member], crops: Crops
 ) -> tuple[tuple[ZooNetwork, ...], tuple[Difference, ...]]:
-    """Return each zoo's network with the weights, fed by each zoo's protocol, and what the networks compute
-    otherwise. A protocol that the user or the weights' folder states is the only one.
+    """Return each zoo's network with the weights, fed by each zoo's protocol (how photos are prepared), so up
+    to four of two zoos; and what the two networks compute otherwise. A protocol that the user or the weights'
+    folder states is the only one.
 
     Raises:
         UsageError: the two zoos compute the same, or a protocol feeds no squares.
         MappingError: a zoo's network takes other tensors.
     """
     first, second = (_graph(opened, member) for member in members)
-    found = differences(first, second, TRAINING_ATTRIBUTES)
+    differences_found = differences(first, second, TRAINING_ATTRIBUTES)
     zoos = [member.zoo.name for member in members]
-    if not found:
+    if not differences_found:
         message = f"{members[0].name} and {members[1].name} compute the same, so there is nothing to decide"
         raise UsageError(
             message, where=BETWEEN, next=f"{RECIPE_SHOW.advise(name=members[0].variant)} lists the zoos"
         )
-    protocols: dict[Preprocess, list[str]] = {}
+    zoos_by_protocol: dict[Preprocess, list[str]] = {}
     for member in members:
         protocol = _protocol(opened, member, crops)
-        protocols.setdefault(protocol, []).append(member.zoo.name)
-    sides = (
-        "; ".join(f"{each.what} {getattr(each, side) or 'none'}" for each in found)
+        zoos_by_protocol.setdefault(protocol, []).append(member.zoo.name)
+    # what each graph has where they differ, such as `pads same`
+    in_words = (
+        "; ".join(
+            f"{difference.what} {getattr(difference, side) or 'none'}" for difference in differences_found
+        )
         for side in ("one", "other")  # the fields of a Difference: the first graph's, the second's
     )
-    by_zoo_and_protocol: list[ZooNetwork] = []
-    for zoo, graph, side in zip(zoos, (first, second), sides, strict=True):
-        for protocol, whose in protocols.items():
+    networks: list[ZooNetwork] = []
+    for zoo, graph, differs in zip(zoos, (first, second), in_words, strict=True):
+        for protocol, zoos_of_protocol in zoos_by_protocol.items():
+            network = ZooNetwork(zoo, zoo, graph, protocol, differs)
             # With two protocols, each network is fed by both, and its name says by whose.
-            name, differs = zoo, side
-            if len(protocols) > 1:
-                differs = f"{side}; {protocol_in_words(protocol, crops)}"
-            if len(protocols) > 1 and zoo not in whose:
-                name = f"{zoo}, photos prepared as {' and '.join(whose)}'s"
-            by_zoo_and_protocol.append(ZooNetwork(name, zoo, graph, protocol, differs))
+            if len(zoos_by_protocol) > 1:
+                network = replace(network, differs=f"{differs}; {protocol_in_words(protocol, crops)}")
+            if zoo not in zoos_of_protocol:
+                name = f"{zoo}, photos prepared as {' and '.join(zoos_of_protocol)}'s"
+                network = replace(network, name=name)
+            networks.append(network)
     # Those that are fed as their own zoo prepares photos come first.
-    return tuple(sorted(by_zoo_and_protocol, key=lambda each: each.name != each.zoo)), found
+    return tuple(sorted(networks, key=lambda network: network.name != network.zoo)), differences_found
 
 
 def decide(
@@ -159,24 +164,25 @@ def decide(
     photos: PhotoSet,
     how: Options,
 ) -> Decided:
-    """Run every network over the photos, those of one protocol together.
+    """Run every network over the photos, those of one protocol together, and return the outcomes with which
+    the weights' zoo is decided.
 
     Raises:
-        PaddingError: a network computes nothing at the size that its protocol feeds. KeyboardInterrupt:
-            Ctrl-C.
+        PaddingError: a network computes nothing at the size that its protocol feeds.
+        KeyboardInterrupt: Ctrl-C.
     """
     outcomes: dict[str, Outcome] = {}
     failed: dict[int, Failure] = {}
-    for protocol in dict.fromkeys(each.protocol for each in networks):
-        fed = [each for each in networks if each.protocol == protocol]
+    for protocol in dict.fromkeys(network.protocol for network in networks):
+        fed_alike = [network for network in networks if network.protocol == protocol]
         bench = Bench.of(opened, protocol, photos, how)
-        trials = [Trial((each.name,), {}, graph=each.graph) for each in fed]
+        trials = [Trial((network.name,), {}, graph=network.graph) for network in fed_alike]
         for trial in trials:
             if (why := bench.setting.misfit(trial)) is not None:
                 raise PaddingError(why, where=trial.name)
-        outcomes |= zip((each.name for each in fed), bench.run(trials), strict=True)
+        outcomes |= zip((network.name for network in fed_alike), bench.run(trials), strict=True)
         failed |= bench.failed
-    in_order = tuple(outcomes[each.name] for each in networks)
+    in_order = tuple(outcomes[network.name] for network in networks)
     return Decided(tuple(networks), in_order, differences_of_networks, failed)
 
 
@@ -189,10 +195,11 @@ def _graph(opened: Opened, member: Member) -> Graph:
     if opened.member is not None and opened.member.zoo.name == member.zoo.name:
         return opened.graph
     graph = with_classes(expand(with_options(member, opened.chosen)), opened.facts.classes)
-    own = tensor_shapes(opened.graph)
+    existing = tensor_shapes(opened.graph)
     needed = tensor_shapes(graph)
-    if own != needed:
-        path = next(path for path in dict.fromkeys((*own, *needed)) if own.get(path) != needed.get(path))
+    if existing != needed:
+        paths = dict.fromkeys((*existing, *needed))
+        path = next(path for path in paths if existing.get(path) != needed.get(path))
         message = f"{member.name} needs tensors here that differ from those of the weights"
         raise MappingError(
             message, where=path, next=f"name zoos whose networks take the same tensors: {page('twins.md')}"
@@ -204,6 +211,6 @@ def _protocol(opened: Opened, member: Member, crops: Crops) -> Preprocess:
     """Return how a zoo prepares its photos, unless the user or the weights' folder states it."""
     facts = opened.facts
     if facts.protocol_by not in ("user", "file"):
-        own = in_proportion(member.zoo.preprocess, opened.sizes.built, member.native_size())
-        facts = opened.stating(preprocess=own or facts.preprocess)
+        of_zoo = in_proportion(member.zoo.preprocess, opened.sizes.built, member.native_size())
+        facts = opened.stating(preprocess=of_zoo or facts.preprocess)
     return expect_square(facts, opened.graph.channels, crops, opened.file.file)

@@ -67,8 +67,8 @@ def site_at(graph: Graph, path: str) -> Site:
 
 
 def strided_sites(graph: Graph) -> tuple[str, ...]:
-    """Return the paths of the sites with a window larger than 1x1 and a stride above 1, where SAME and equal
-    pads differ.
+    """Return the paths of the sites (nodes with a window) whose window is larger than 1x1 and has a stride
+    above 1: there SAME and equal pads differ.
     """
     sites = [(node.path, site) for node in graph.nodes if (site := site_of(node.op))]
     return tuple(path for path, site in sites if max(site.window.stride) > 1 and max(site.window.kernel) > 1)
@@ -89,6 +89,7 @@ def symmetric(site: Site) -> Convention:
 
 
 def _neutral(site: Site) -> float:
+    """Return what a site is padded with so that its pads change nothing: -inf in a max pool, otherwise 0."""
     return LOWEST if site.kind == "max_pool" else 0.0
 
 
@@ -106,9 +107,9 @@ def first_round(graph: Graph, trained: Mapping[str, Convention]) -> tuple[Trial,
 
 
 def single_changes(graph: Graph, base: Trial) -> Iterator[Change]:
-    """Yield the changes of each strided site (a window with a stride), one at a time: both conventions (how
-    it pads: asymmetric and symmetric); at a max pool that the zoo fills with zeros, both and the base's
-    convention, each with -inf and with zeros.
+    """Yield the changes of one strided site each (a window with a stride): to both conventions (how it pads:
+    asymmetric and symmetric). At a max pool that the zoo fills with zeros, each of them and the base's
+    convention come with -inf and with zeros.
 
     Args:
         base: the trial whose other pads stay.
@@ -129,9 +130,8 @@ def single_changes(graph: Graph, base: Trial) -> Iterator[Change]:
 def with_changes(base: Trial, changes: Sequence[Change]) -> Trial:
     """Return `base` with other conventions at some sites."""
     name = f"{base.names[0]}, but {'; '.join(map(str, changes))}"
-    return Trial(
-        (name,), {**base.conventions, **{change.path: change.convention for change in changes}}, len(changes)
-    )
+    changed = {change.path: change.convention for change in changes}
+    return Trial((name,), {**base.conventions, **changed}, len(changes))
 
 
 def same_windows(one: Graph, other: Graph, size: KnownSize) -> bool:
@@ -177,15 +177,14 @@ class Setting:
 
     def differences(self, trial: Trial) -> dict[str, str]:
         """Return by path the conventions that differ from the zoo's own, in words."""
-        items = trial.conventions.items()
         return {
             path: str(convention)
-            for path, convention in items
+            for path, convention in trial.conventions.items()
             if convention != site_at(self.graph, path).convention
         }
 
     def in_words(self, trial: Trial) -> str:
-        """List the conventions of the strided sites, each once."""
+        """List the conventions of a trial's strided sites, each once, such as `same; valid`."""
         graph = self.padded_graph(trial)
         return "; ".join(dict.fromkeys(str(site_at(graph, path).convention) for path in strided_sites(graph)))
 
@@ -206,8 +205,8 @@ class Selection:
 def select_trials(
     setting: Setting, trials: Sequence[Trial], candidates: Iterable[Trial], twins: TwinRule
 ) -> Selection:
-    """Return the trials with those candidates that compute something new, and those that are skipped, each
-    with the reason. A candidate that computes nothing is skipped.
+    """Return the earlier trials with those candidates that compute something new. A candidate that computes
+    nothing at this size is skipped, with the reason.
 
     Args:
         twins: what becomes of a candidate that computes the same as a trial: it gives it another name

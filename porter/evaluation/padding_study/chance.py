@@ -35,6 +35,7 @@ def at_chance(
         right: classes of a photo, in the mean.
         activation: see porter.evaluation.losses.
     """
+    # the loss and the entropy, in nats, of answers by chance; after a sigmoid each class is a yes or no
     loss = classes * log(2) if activation == "sigmoid" else log(classes)
     if outcomes[0].log_loss is None:
         return _without_labels(outcomes, loss)
@@ -42,11 +43,11 @@ def at_chance(
     share = min(right / classes, 1.0)
     if least < _NEAR * loss:
         return None
-    limit = significance_limit(len(outcomes) + 1)
     # The limit is divided by the number of cases, because each is one more chance to be right by luck.
-    for each in outcomes:
-        hits = int((each.single == 0).sum())
-        if probability_of_at_least(hits, len(each.single), share) < limit:
+    limit = significance_limit(len(outcomes) + 1)
+    for outcome in outcomes:
+        hits = int((outcome.single == 0).sum())
+        if probability_of_at_least(hits, len(outcome.single), share) < limit:
             return None
     errors = min(error(outcome.single, 1) for outcome in outcomes)
     return (
@@ -65,23 +66,28 @@ def _without_labels(outcomes: Sequence[Outcome], loss: float) -> str | None:
     least = min(mean(outcome.entropy) for outcome in outcomes)
     if least > _NEAR * loss:
         return f"the least entropy is {least:.4f}, and answers by chance have {loss:.4f}"
+    # Answers can tell no more of photos than which of them, or which class, it is.
     most = min(loss, log(max(len(outcomes[0].entropy), 1)))
-    if not most or any(_tells(each, loss, most) for each in outcomes):
+    if not most or any(_tells(outcome, loss, most) for outcome in outcomes):
         return None
     nats = max(outcome.mean_answer - mean(outcome.entropy) for outcome in outcomes)
     return f"the answers are nearly the same for all photos: they tell {nats:.4f} of {most:.4f} nats of them"
 
 
 def _tells(outcome: Outcome, loss: float, most: float) -> bool:
-    """Return whether the answers depend on the photo; `most` is what they could tell of it, in nats."""
+    """Return whether the answers depend on the photo. What they tell of it is by how much the entropy of
+    their mean exceeds the mean of their entropies; `most` is what they could tell, in nats, and `loss` the
+    entropy of answers by chance.
+    """
     entropy = mean(outcome.entropy)
     share = (outcome.mean_answer - entropy) / most
-    return share >= (_TELLS_IF_SURE if entropy < _SURE * loss else _TELLS)
+    is_sure = entropy < _SURE * loss
+    return share >= (_TELLS_IF_SURE if is_sure else _TELLS)
 
 
 def probability_of_at_least(hits: int, photos: int, share: float) -> float:
-    """Return the probability of at least so many hits in so many photos, each of which is one with
-    probability `share`.
+    """Return the probability of at least so many hits in so many photos, each of which is a hit with
+    probability `share`: the upper tail of the binomial distribution.
     """
     if hits <= 0 or share >= 1:
         return 1.0

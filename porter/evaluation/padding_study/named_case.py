@@ -41,20 +41,21 @@ def name_case(rounds: Rounds, judged: CaseRanking, measure: str) -> StudyAnswer:
             f"{than}: p is not below {limit}"
         )
     else:
-        nearest = max(
+        largest_p, nearest_name = max(
             (p, trial.name)
             for position, (p, trial) in enumerate(zip(judged.p, trials, strict=True))
             if position != judged.best
         )
         why = (
-            f"every other case has a larger {measure}: p is below {limit}, at most {nearest[0]:.1e} "
-            f"for '{nearest[1]}'"
+            f"every other case has a larger {measure}: p is below {limit}, at most {largest_p:.1e} "
+            f"for '{nearest_name}'"
         )
     return StudyAnswer(name, not also and rounds.complete, tuple(also), why, summarise(rounds, judged))
 
 
 def summarise(rounds: Rounds, judged: CaseRanking) -> str:
-    """Say in a sentence which rule holds for all sites, which does not, and what more photos would decide.
+    """Say in a sentence which rule holds for all sites, which does not, and what more photos would decide,
+    for instance `Trained with asymmetric pads, but valid at stem/pool (certain)`.
 
     Args:
         rounds: the trials, in groups that were run one after the other.
@@ -72,6 +73,7 @@ def summarise(rounds: Rounds, judged: CaseRanking) -> str:
         return (
             f"Trained with {known}: {_say_too_few(judged.photos, {} if number is None else {'it': number})}"
         )
+    # by site, its convention in each plausible case
     by_path = {
         path: [trial.conventions.get(path) for trial in plausible]
         for trial in plausible
@@ -87,7 +89,9 @@ def summarise(rounds: Rounds, judged: CaseRanking) -> str:
         for path, conventions in by_path.items()
         if path not in open_sites and conventions[0] != base.conventions.get(path)
     ]
-    known = ", but ".join((_name_rule(base), *([" and ".join(agreed)] if agreed else [])))
+    known = _name_rule(base)
+    if agreed:
+        known = f"{known}, but {' and '.join(agreed)}"
     certain = "certain" if rounds.complete else "so far"
     if not open_sites:
         return f"Trained with {known} ({certain})"
@@ -97,12 +101,15 @@ def summarise(rounds: Rounds, judged: CaseRanking) -> str:
 
 def _name_rule(trial: Trial) -> str:
     """Name the pads of a case without changes of single sites: `symmetric pads, as shipped`."""
-    whose = [name for name in trial.names if name in (SHIPPED, TRAINED)]
-    rule = next((f"{name} pads" for name in trial.names if name not in whose), "the pads")
-    return ", ".join((rule, *whose)) if rule != "the pads" else f"the pads {' and '.join(whose)}"
+    given_by = [name for name in trial.names if name in (SHIPPED, TRAINED)]
+    rules = [name for name in trial.names if name not in given_by]
+    if rules:
+        return ", ".join((f"{rules[0]} pads", *given_by))
+    return f"the pads {' and '.join(given_by)}"
 
 
 def _join_sites(sites: Sequence[str]) -> str:
+    """List paths in words: `a, b and c`."""
     return " and ".join((", ".join(sites[:-1]), sites[-1])) if len(sites) > 1 else sites[0]
 
 
@@ -110,23 +117,31 @@ def _photos_to_decide_sites(
     trials: Sequence[Trial], judged: CaseRanking, sites: Sequence[str]
 ) -> dict[str, int]:
     """Return by site about how many photos decide it: as many as exclude all cases that pad otherwise there
-    than the best. One number for all sites, called `it` or `them`, if it is the same.
+    than the best. If that is one number for all sites, it stands alone under `it` or `them`, for the
+    sentence; a site is left out if no number can be said.
     """
     best = trials[judged.best].conventions
     numbers = {
         site: judged.decisive(
-            [at for at in judged.plausible if trials[at].conventions.get(site) != best.get(site)]
+            [
+                position
+                for position in judged.plausible
+                if trials[position].conventions.get(site) != best.get(site)
+            ]
         )
         for site in sites
     }
     known = {site: number for site, number in numbers.items() if number is not None}
-    same = len(known) == len(sites) and len(set(known.values())) == 1
-    if not same:
+    is_one_number = len(known) == len(sites) and len(set(known.values())) == 1
+    if not is_one_number:
         return known
     return {"them" if len(sites) > 1 else "it": known[sites[0]]}
 
 
 def _say_too_few(photos: int, decisive: Mapping[str, int]) -> str:
+    """Say that so many photos are too few, and how many would decide what: `500 photos are too few, about
+    2,000 decide it`.
+    """
     decided = [f"about {number:,} decide {what}" for what, number in decisive.items()]
     return ", ".join([f"{photos:,} photos are too few", *decided])
 
@@ -143,7 +158,9 @@ def at_chance_level(answer: StudyAnswer, chance: str) -> StudyAnswer:
 
 
 def disagreement(trained: StudyAnswer, by_entropy: StudyAnswer | None) -> tuple[str, ...]:
-    """Return a warning if no case may be the best both by log-loss and by entropy."""
+    """Return a warning if the cases that log-loss and entropy allow have none in common; nothing if they
+    have, or the study is judged by entropy alone.
+    """
     if by_entropy is None or {trained.name, *trained.also} & {by_entropy.name, *by_entropy.also}:
         return ()
     return (f"the entropy of the answers gives another result: {in_words(by_entropy)}",)

@@ -99,13 +99,9 @@ def run_rounds(
     base = rounds.trials[rounds.base]
     try:
         changes = list(asked or single_changes(setting.graph, base))
-        rounds = _run_new(
-            rounds,
-            setting,
-            [with_changes(base, [change]) for change in changes],
-            "tell" if asked else "drop",
-            run,
-        )
+        # What the user asked for is listed as skipped where it changes nothing; what porter tries is not.
+        twins: TwinRule = "tell" if asked else "drop"
+        rounds = _run_new(rounds, setting, [with_changes(base, [change]) for change in changes], twins, run)
         together = helpful_changes(rounds, base, changes)
         if len(together) > 1:
             rounds = _run_new(rounds, setting, [with_changes(base, together)], "drop", run)
@@ -135,14 +131,16 @@ def helpful_changes(rounds: Rounds, base: Trial, changes: Iterable[Change]) -> l
     Changes that look better by chance look better still together: with them, the last round would drop the
     truly best case more often than LEVEL says.
     """
-    before = rounds.outcomes[rounds.trials.index(base)].judged
+    base_losses = rounds.outcomes[rounds.trials.index(base)].judged
     limit = significance_limit(len(rounds.trials))
     best: dict[str, tuple[float, Change]] = {}
     for change in changes:
         trial = with_changes(base, [change])
-        if trial in rounds.trials:
-            losses = rounds.outcomes[rounds.trials.index(trial)].judged
-            loss = mean(losses)
-            if p_no_worse(before, losses) < limit and loss < best.get(change.path, (inf,))[0]:
-                best[change.path] = (loss, change)
+        if trial not in rounds.trials:
+            continue
+        losses = rounds.outcomes[rounds.trials.index(trial)].judged
+        loss = mean(losses)
+        least_loss = best[change.path][0] if change.path in best else inf
+        if p_no_worse(base_losses, losses) < limit and loss < least_loss:
+            best[change.path] = (loss, change)
     return [change for _, change in best.values()]

@@ -32,8 +32,8 @@ pass.
 
 
 def running_framework(own: str) -> Destination:
-    """Return torch, whose models share their weights if they differ only in pads; the source's `own`
-    framework if torch is not installed.
+    """Return the destination whose engine runs a study: torch's, whose models share their weights if they
+    differ only in pads, or that of the source's `own` framework if torch is not installed.
     """
     torch = get_destination("torch")
     return torch if find_spec(torch.PACKAGE) else get_destination(own)
@@ -62,16 +62,19 @@ class AnswerLosses:
         # The mirror image of the centre crop is the first of the second half.
         centre_and_mirror = logits[:, [0, crops // 2]].astype(np.float64)
         for position, pair in zip(positions, centre_and_mirror, strict=True):
-            finite = bool(np.isfinite(pair).all())
-            self.entropy[position] = entropies(pair, self._activation).mean() if finite else np.inf
-            if finite:
-                answer = probabilities(pair, self._activation).mean(axis=0)
-                self._answers = answer if self._answers is None else self._answers + answer
+            if not np.isfinite(pair).all():
+                self.entropy[position] = np.inf
+                if self.log_loss is not None:
+                    self.log_loss[position] = np.inf
+                continue
+            self.entropy[position] = entropies(pair, self._activation).mean()
+            answer = probabilities(pair, self._activation).mean(axis=0)
+            self._answers = answer if self._answers is None else self._answers + answer
             if self.log_loss is not None and self._labels is not None:
                 labels = [self._labels[position]] * 2
-                self.log_loss[position] = (
-                    log_losses(pair[:, np.newaxis], labels, self._activation).mean() if finite else np.inf
-                )
+                # each of the two as a photo of one crop
+                losses = log_losses(pair[:, np.newaxis], labels, self._activation)
+                self.log_loss[position] = losses.mean()
 
     @property
     def mean_answer(self) -> float:
@@ -106,7 +109,8 @@ class Bench:
         return cls(opened, setting, destination, protocol, photos, options)
 
     def run(self, trials: Sequence[Trial]) -> list[Outcome]:
-        """Run each trial over all photos, and return their outcomes.
+        """Run each trial over all photos, in as many passes as the memory for their models asks for, and
+        return their outcomes in the order of the trials.
 
         Raises:
             KeyboardInterrupt: Ctrl-C ended a pass.
@@ -116,17 +120,19 @@ class Bench:
         )
         at_once = max(1, MOST_BYTES // bytes_of_weights)
         passes = [trials[start : start + at_once] for start in range(0, len(trials), at_once)]
-        return [outcome for part in passes for outcome in self._pass(part)]
+        return [outcome for trials_of_pass in passes for outcome in self._pass(trials_of_pass)]
 
     def _pass(self, trials: Sequence[Trial]) -> list[Outcome]:
         """Run models of all trials over the photos, each photo prepared once."""
-        options, photos, logits = self.options, self.photos.photos, logits_of(self.opened.facts)
-        labels = (
-            None if self.photos.unlabelled else [tuple(map(logits.row, photo.labels)) for photo in photos]
-        )
+        options, photos = self.options, self.photos.photos
+        logits = logits_of(self.opened.facts)
+        labels = None
+        if not self.photos.unlabelled:
+            labels = [tuple(map(logits.row, photo.labels)) for photo in photos]
         losses = {trial.name: AnswerLosses(len(photos), labels, logits.activation) for trial in trials}
 
         def watch(positions: Sequence[int], by_trial: NamedArrays) -> None:
+            """Add the losses of a batch, from each trial's logits."""
             for name, values in by_trial.items():
                 losses[name].add(positions, values)
 
@@ -136,15 +142,17 @@ class Bench:
             )
             for trial in trials
         }
-        feed = options.feed(10 if options.crops == 10 else 2, len(photos), Process())
+        # The centre and its mirror image are two crops.
+        crops = 10 if options.crops == 10 else 2
+        feed = options.feed(crops, len(photos), Process())
         scored = score(photos, self.protocol, models, feed, dict.fromkeys(models, logits), Watching(watch))
         if not scored.complete:
             raise KeyboardInterrupt
         return [self._outcome(scored, trial.name, losses[trial.name]) for trial in trials]
 
     def _model(self, trial: Trial) -> Any:
-        """Return the model of a trial: the first one's weights with other pads where the engine can share
-        them, otherwise one that is built.
+        """Return the model of a trial: the last built one with other pads, where the engine can let two
+        models share weights, otherwise one that is built.
         """
         plan = make_plan(self.setting.padded_graph(trial), self.setting.size, self.destination.CAPABILITIES)
         only_pads = self._built is not None and trial.graph is None  # otherwise, more may differ

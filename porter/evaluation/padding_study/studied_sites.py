@@ -23,7 +23,8 @@ _REFERENCES = set("&*")
 
 
 def parse_sites(settings: Iterable[str], graph: Graph) -> tuple[Change, ...]:
-    """Parse the changes that `--site` asks for.
+    """Parse the changes that `--site` asks for: `stem/pool=same,1` asks for two, of the padding site (a node
+    with a window) `stem/pool`.
 
     A convention is written as in a recipe: `same`, `valid`, `same_lower`, `cntk`, a number of cells, [top,
     bottom, left, right], or a mapping such as {pad: 1, fill: 0}. Keys that it leaves out have the defaults of
@@ -86,4 +87,5 @@ def _convention(value: Any, site: Site) -> Convention:
 
 
 def _tuple(value: Any) -> Any:
+    """Return YAML's list of pads as the tuple that a convention has; any other value as it is."""
     return tuple(value) if isinstance(value, list) else value

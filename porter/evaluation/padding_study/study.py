@@ -141,7 +141,9 @@ def _make_study(
 
 
 def _expect_use(source: str | None, zoos: Sequence[str], sites: Sequence[str], origin: str | None) -> None:
-    """Expect a zoo whose names the weights have, and nothing that the study would not use."""
+    """Refuse a study that lacks a zoo, by whose tensor names the weights are read, or that has options of
+    which one would not be used beside the other.
+    """
     if source is None and not zoos:
         raise UsageError(
             "nothing says which zoo's tensor names the weights have",
@@ -207,13 +209,14 @@ def _study_pads(opened: Opened, sites: Sequence[str], bench: Bench) -> _Findings
     rounds = run_rounds(
         setting, trained_conventions(opened.member), parse_sites(sites, opened.graph), bench.run
     )
-    labelled, chance = bench.photos.unlabelled is None, _at_chance(opened, bench.photos, rounds.outcomes)
+    labelled = bench.photos.unlabelled is None
+    chance = _at_chance(opened, bench.photos, rounds.outcomes)
     judged = [outcome.judged for outcome in rounds.outcomes]
     ranking = judge(judged) if chance is None else undecided(len(judged))
     trained = name_case(rounds, ranking, "log-loss" if labelled else "entropy")
     by_entropy = None
     if labelled and chance is None:
-        by_entropy = name_case(rounds, judge([each.entropy for each in rounds.outcomes]), "entropy")
+        by_entropy = name_case(rounds, judge([outcome.entropy for outcome in rounds.outcomes]), "entropy")
     return _Findings(
         cases=tuple(
             _case(trial.name, setting.in_words(trial), setting.differences(trial), outcome, p)
@@ -234,33 +237,37 @@ def _at_chance(opened: Opened, photos: PhotoSet, outcomes: Sequence[Outcome]) ->
     """Say why nothing can be judged (porter.evaluation.padding_study.chance.at_chance), from the facts of the
     source and its photos.
     """
-    facts, labelled = opened.facts, photos.unlabelled is None and photos.photos
-    right = mean(np.array([float(len(photo.labels)) for photo in photos.photos])) if labelled else 1.0
-    return at_chance(outcomes, facts.classes - facts.background, right, logits_of(facts).activation)
+    facts = opened.facts
+    labels_of_photo = 1.0
+    if photos.unlabelled is None and photos.photos:
+        labels_of_photo = mean(np.array([float(len(photo.labels)) for photo in photos.photos]))
+    classes = facts.classes - facts.background
+    return at_chance(outcomes, classes, labels_of_photo, logits_of(facts).activation)
 
 
 def _study_zoos(opened: Opened, members: Sequence[Member], photos: PhotoSet, how: Options) -> _Findings:
     """Find which of several zoos the weights are of, and return the cases and the answer."""
     networks, differences = networks_of_zoos(opened, members, how.crops)
     decided = decide(opened, networks, differences, photos, how)
-    labelled, chance = photos.unlabelled is None, _at_chance(opened, photos, decided.outcomes)
+    labelled = photos.unlabelled is None
+    chance = _at_chance(opened, photos, decided.outcomes)
     ranking = decided.ranking if chance is None else undecided(len(decided.outcomes))
     trained = decided.trained(ranking, "log-loss" if labelled else "entropy")
-    protocols = dict.fromkeys(protocol_in_words(each.protocol, how.crops) for each in decided.networks)
+    protocols = [*dict.fromkeys(protocol_in_words(each.protocol, how.crops) for each in decided.networks)]
     return _Findings(
         cases=tuple(
-            _case(each.name, each.differs, {}, outcome, p)
-            for each, outcome, p in zip(decided.networks, decided.outcomes, ranking.p, strict=True)
+            _case(network.name, network.differs, {}, outcome, p)
+            for network, outcome, p in zip(decided.networks, decided.outcomes, ranking.p, strict=True)
         ),
         trained=trained if chance is None else at_chance_level(trained, chance),
         by_entropy=decided.trained(decided.by_entropy, "entropy") if labelled and chance is None else None,
         sites={
-            path: (str(each.one), str(each.other))
-            for each in decided.differences_of_networks
-            if each.what == "pads"
-            for path in each.paths
+            path: (str(difference.one), str(difference.other))
+            for difference in decided.differences_of_networks
+            if difference.what == "pads"
+            for path in difference.paths
         },
-        protocol=next(iter(protocols)) if len(protocols) == 1 else "each zoo's own",
+        protocol=protocols[0] if len(protocols) == 1 else "each zoo's own",
         failed=decided.failed,
         chance=chance,
     )
@@ -279,7 +286,9 @@ def _record_study(port: StoredPort, result: Study) -> Study:
 
 
 def _protocol(opened: Opened, crops: Crops) -> Preprocess:
-    """Return the protocol of a source, which feeds squares."""
+    """Return how photos are prepared for a source, which has to be as squares. Refuse a port with training
+    pads, because a study starts from the shipped ones.
+    """
     where = opened.file.file
     if opened.facts.padding == "trained":
         message = "this port already has training pads, and the study starts from the shipped pads"
