@@ -33,7 +33,7 @@ P = ParamSpec("P")
 
 
 def _converted(function: Callable[P, conversion.Conversion]) -> Callable[P, conversion.Conversion | Filling]:
-    """Make `convert` fill the class that `into` names."""
+    """Return `convert` so that it fills a class of the user's, where `into` names one."""
     into: Callable[..., Filling] = fill
 
     @wraps(function)
@@ -45,8 +45,8 @@ def _converted(function: Callable[P, conversion.Conversion]) -> Callable[P, conv
 
 
 def _ported(function: Callable[P, conversion.Conversion | Filling]) -> Callable[P, Ported]:
-    """Make `convert` return a Ported; a port of a model in memory is in a temporary folder where no other is
-    given.
+    """Return `convert` so that it gives a Ported, which people hold. The port of a model in memory is in a
+    temporary folder, which goes with it, where no other folder is given.
     """
 
     @wraps(function)
@@ -75,6 +75,7 @@ def _ported(function: Callable[P, conversion.Conversion | Filling]) -> Callable[
 
 
 def _held(made: conversion.Conversion | Filling, held: Held | None) -> Ported:
+    """Return what a conversion made as people hold it, with the model in memory that it was made from."""
     return Filled(made) if isinstance(made, Filling) else Ported(made, held)
 
 
@@ -105,12 +106,13 @@ def list_models(asked: ListModelsOptions) -> list[tuple[str, str]]:
         UsageError: no recipe has the zoo.
     """
     zoo = asked.zoo
-    listed = [(each.variant, each.zoo) for each in known_variants(path_of(asked.recipes))[0]]
-    zoos = {each for _, each in listed}
+    known, _ = known_variants(path_of(asked.recipes))
+    listed = [(entry.variant, entry.zoo) for entry in known]
+    zoos = {zoo_of_variant for _, zoo_of_variant in listed}
     if zoo is not None and zoo not in zoos:
         raise UsageError(f"there is no zoo '{zoo}'", where="zoo", next=hint(zoo, zoos))
     return [
-        (variant, each)
-        for variant, each in listed
-        if fnmatchcase(variant, asked.name) and zoo in (None, each)
+        (variant, zoo_of_variant)
+        for variant, zoo_of_variant in listed
+        if fnmatchcase(variant, asked.name) and zoo in (None, zoo_of_variant)
     ]

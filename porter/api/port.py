@@ -44,23 +44,24 @@ T = TypeVar("T")
 
 def _of_folder(function: Callable[Concatenate[AnyPath, P], T]) -> Callable[Concatenate[Port, P], T]:
     """Return a function of a port's folder as a method, with its signature and its help."""
-    own = inspect.signature(function)
+    own_signature = inspect.signature(function)
 
     @wraps(function)
     def method(self: Port, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call the function with the port's folder, and with the model in memory as its source if the port
         has one.
         """
-        runs_source = "weights" in own.parameters and (
-            "source" not in own.parameters or bool(kwargs.get("source"))
-        )
-        if runs_source and self._held is not None and kwargs.get("weights") is None:
+        # It takes the source's weights, and runs the source always or where `source` asks for it.
+        takes_weights = "weights" in own_signature.parameters
+        is_asked = "source" not in own_signature.parameters or bool(kwargs.get("source"))
+        if takes_weights and is_asked and self._held is not None and kwargs.get("weights") is None:
             kwargs["weights"] = self._held
         return public(function)(self.folder, *args, **kwargs)
 
-    _, *others = own.parameters.values()
+    # `self` in place of the folder
+    _, *others = own_signature.parameters.values()
     this = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    method.__signature__ = own.replace(parameters=[this, *others])  # type: ignore[attr-defined]
+    method.__signature__ = own_signature.replace(parameters=[this, *others])  # type: ignore[attr-defined]
     return cast("Callable[Concatenate[Port, P], T]", method)
 
 

@@ -13,7 +13,9 @@ T = TypeVar("T")
 
 
 def public(function: Callable[P, T]) -> Callable[P, T]:
-    """Return the same function, whose messages name arguments."""
+    """Return the same function for `import porter`: its messages name arguments and functions, `split` and
+    not `--split`.
+    """
 
     @wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -368,11 +368,13 @@ class Command:
         return _options_of(self.values) | {option.name: option for option in (*self.printing, opt.JSON)}
 
     def default(self, name: str) -> object:
-        """Return what an option is where it is not given; None for one that has to be given."""
-        usual = {each.name: each.default for each in fields(self.values)}
-        if name not in usual:
+        """Return the value that an option has where it is not given; None for one that has to be given. A
+        switch of the command line alone, such as `--open`, is off.
+        """
+        defaults = {each.name: each.default for each in fields(self.values)}
+        if name not in defaults:  # an option of `printing`
             return False if self.options[name].kind is bool else None
-        return None if usual[name] is MISSING else usual[name]
+        return None if defaults[name] is MISSING else defaults[name]
 
     @cached_property
     def _needed(self) -> set[str]:
@@ -380,8 +382,8 @@ class Command:
         return {each.name for each in fields(self.values) if each.default is MISSING}
 
     def line(self, **values: object) -> str:
-        """Return the command as it is typed to give its options these values, in their order; defaults are
-        left out.
+        """Return the command as it is typed to give its options these values, in their order, such as `porter
+        convert resnet50v2 --from keras`; defaults are left out.
         """
         words = (
             word
@@ -393,7 +395,8 @@ class Command:
 
     def advise(self, **values: object) -> str:
         """Return the command as a message advises it: as it is typed or, to a program in Python, as the call
-        of the function, where there is one. What was asked for stands in place of an Asked.
+        of the function, where there is one, such as `porter.convert("resnet50v2", source="keras")`. An Asked
+        stands for what the running command was asked for.
         """
         known = {name: _asked_for(name, value) for name, value in values.items()}
         only_typed = self.function is None or any(option.name in known for option in self.printing)
@@ -403,7 +406,8 @@ class Command:
         for name, value in known.items():
             option = self.options[name]
             has_to_be_given = option.required or name in self._needed
-            if has_to_be_given or value not in (self.default(name), None, "", (), [], {}):
+            says_something = value not in (self.default(name), None, "", (), [], {})
+            if has_to_be_given or says_something:
                 arguments.append(in_python(value) if option.flag is None else option(value))
         return f"porter.{self.function}({', '.join(arguments)})"
 
@@ -511,11 +515,15 @@ _asked: list[Mapping[str, object]] = []
 
 
 def _asked_for(name: str, value: object) -> object:
-    """Return what this process was asked for under an option's name, in place of a word that asks for it."""
+    """Return what the running command was asked for under an option's name, if `value` is a word that stands
+    for it; other values as they are, and so the word where nothing was asked.
+    """
     if not isinstance(value, Asked):
         return value
-    asked = (values[name] for values in reversed(_asked) if isinstance(values.get(name), str | PathLike))
-    return next(asked, value)
+    for values in reversed(_asked):  # the innermost function first
+        if isinstance(values.get(name), str | PathLike):
+            return values[name]
+    return value
 
 
 @contextmanager
@@ -529,7 +537,8 @@ def _asked_meanwhile(values: Mapping[str, object]) -> Iterator[None]:
 
 
 def takes(values: Callable[P, T]) -> Callable[[Callable[[T], R]], Callable[P, R]]:
-    """Make a function of options as one value a function whose parameters are these options.
+    """Return a decorator for a function of one value, a command's options: it becomes a function whose
+    parameters are these options, for `import porter` and the command line.
 
     Raises:
         UsageError: an argument is of another kind than its option.
@@ -550,17 +559,20 @@ def takes(values: Callable[P, T]) -> Callable[[Callable[[T], R]], Callable[P, R]
 
         options = _options_of(values)
         result = _UnquotedText(function.__annotations__["return"])
+        # An option's annotation is Annotated[type, Option].
         kinds = _annotations_of(values)
         signature = inspect.signature(values)
         signature = signature.replace(
             parameters=[
-                each.replace(annotation=_annotation_text(each.annotation))
-                for each in signature.parameters.values()
+                parameter.replace(annotation=_annotation_text(parameter.annotation))
+                for parameter in signature.parameters.values()
             ],
             return_annotation=result,
         )
         call.__signature__ = signature  # type: ignore[attr-defined]
-        call.__annotations__ = {name: each.annotation for name, each in signature.parameters.items()}
+        call.__annotations__ = {
+            name: parameter.annotation for name, parameter in signature.parameters.items()
+        }
         call.__annotations__["return"] = result
         return call
 
@@ -590,9 +602,7 @@ def _options_of(values: Any) -> dict[str, Option]:
 
 def _annotation_text(kind: Any) -> str:
     """Return a field's type, without its option, as an editor shows it."""
-    own = kind.__origin__
-    return _UnquotedText(
-        own.__forward_arg__
-        if isinstance(own, ForwardRef)
-        else _MODULE_PREFIXES.sub("", inspect.formatannotation(own))
-    )
+    field_type = kind.__origin__  # of Annotated[type, Option]
+    if isinstance(field_type, ForwardRef):
+        return _UnquotedText(field_type.__forward_arg__)
+    return _UnquotedText(_MODULE_PREFIXES.sub("", inspect.formatannotation(field_type)))

@@ -50,9 +50,12 @@ class Run:
     @property
     def words(self) -> str:
         """Such as `bf16, compiled, channels first`; the usual order of the channels is not said."""
-        return ", ".join(
-            [self.precision, *["compiled"] * self.compiled, *["channels first"] * (not self.channels_last)]
-        )
+        words: list[str] = [self.precision]
+        if self.compiled:
+            words.append("compiled")
+        if not self.channels_last:
+            words.append("channels first")
+        return ", ".join(words)
 
 
 FP32 = Run()

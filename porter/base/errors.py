@@ -34,6 +34,7 @@ def escaped(text: str) -> str:
 
 
 def _escape(character: str) -> str:
+    """Return a character as `escaped` writes it: as it is, unless it acts on the terminal or the text."""
     acts = category(character) in _ESCAPED and character not in _JOINERS
     return character.encode("unicode_escape").decode() if acts else character
 
@@ -82,7 +83,9 @@ class PorterError(Exception):
         self.next = next
 
     def at(self, where: str | None, next: str | None = None) -> Self:
-        """Set the error's place, which only its raiser's caller knows, and a next step; return the error."""
+        """Set the error's place, which only the caller of its raiser knows, and if one is given the next
+        step; return the error, to be raised again.
+        """
         self.where, self.next = where, next or self.next
         return self
 
@@ -95,10 +98,12 @@ class PorterError(Exception):
         several.
         """
         text = f"{self.where}: {self.message}" if self.where else self.message
-        first, *more = (self.next or "").split("\n")
-        if more:
-            return [text, *(f"  {line}" for line in (first, *more))]
-        return [f"{text} ({first})" if first else text]
+        if not self.next:
+            return [text]
+        steps = self.next.split("\n")
+        if len(steps) > 1:
+            return [text, *(f"  {step}" for step in steps)]
+        return [f"{text} ({self.next})"]
 
     def __str__(self) -> str:
         return "\n".join(self.lines())

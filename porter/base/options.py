@@ -43,11 +43,12 @@ def read_by_a_program() -> Iterator[None]:
     """Let messages name options and commands as Python has them, inside this context; otherwise as they are
     typed.
     """
-    before, _reader.is_program = _reader.is_program, True
+    was_program = _reader.is_program
+    _reader.is_program = True
     try:
         yield
     finally:
-        _reader.is_program = before
+        _reader.is_program = was_program
 
 
 def for_a_program() -> bool:
@@ -96,7 +97,9 @@ class Option:
         return str(self.flag).split("/")
 
     def words(self, value: object) -> list[str]:
-        """Return what is typed for a value, word by word."""
+        """Return what is typed for a value, word by word: `--split`, `val`. A switch is one word or none, and
+        so is nothing typed for an empty value.
+        """
         if value is None or value in ("", (), [], {}):
             return []
         if isinstance(value, bool):
@@ -106,10 +109,12 @@ class Option:
         values = [str(value)]
         if isinstance(value, Sequence) and not isinstance(value, str):
             values = list(map(str, value))
+        # Several values of an option that is typed once stand with commas.
         if not self.many:
             values = [",".join(values)]
-        flag = [] if self.flag is None else [self.flag]
-        return [word for each in values for word in (*flag, each)]
+        if self.flag is None:
+            return values
+        return [word for typed in values for word in (self.flag, typed)]
 
 
 def in_python(value: object) -> str:
@@ -131,7 +136,9 @@ def written(value: object) -> str:
 
 
 def items(given: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Return what is given where there may be several texts: one text is one of them."""
+    """Return as a tuple what is given for an option that may be given several times: one text, a sequence of
+    texts, or None.
+    """
     return (given,) if isinstance(given, str) else tuple(given or ())
 
 

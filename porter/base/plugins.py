@@ -108,6 +108,8 @@ class Plugin:
 
 
 class _Guarded:
+    """An object of a plug-in, whose attributes it has, with each function `guarded`."""
+
     def __init__(self, plugin: Plugin, added: Any) -> None:
         self._plugin, self._added = plugin, added
 
@@ -131,14 +133,15 @@ def plugins(kind: Kind) -> tuple[Plugin, ...]:
     for entry in entry_points(group=f"porter.{kind}"):
         package, version = (entry.dist.name, entry.dist.version) if entry.dist else ("?", "?")
         plugin = Plugin(kind, entry.name, package, version, entry)
-        other = added.setdefault(entry.name, plugin)
-        if other.package != package:
+        # An installed package may be listed twice.
+        first = added.setdefault(entry.name, plugin)
+        if first.package != package:
             raise PluginError(
-                f"{other} adds this name, too",
+                f"{first} adds this name, too",
                 where=plugin.where,
                 next=f"remove one of them: pip uninstall {package}",
             )
-    return tuple(sorted(added.values(), key=lambda each: (each.package, each.name)))
+    return tuple(sorted(added.values(), key=lambda plugin: (plugin.package, plugin.name)))
 
 
 def plugin_of(kind: Kind, name: str) -> Plugin | None:

@@ -51,6 +51,7 @@ def start(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --version: print one JSON object.")] = False,
 ) -> None:
+    """Print the version if that is asked for, otherwise the help where no command is given."""
     if version:
         added = [plugin for kind in KINDS for plugin in plugins(kind)]
         record = {"version": __version__, "plugins": [plugin.record() for plugin in added]}
@@ -153,16 +154,20 @@ def evaluate(given: GivenArguments, results: Path | None, as_json: bool) -> None
     from porter.evaluation.predictions import write_results
 
     asked = len(given["folders"])
-    complete = len(measured) == asked and all(each.evaluation.complete for each in measured)
+    complete = len(measured) == asked and all(of_port.evaluation.complete for of_port in measured)
     if this_process().leads:
         if asked == 1:
             show(measured[0].evaluation.record() if as_json else evaluation(measured[0].evaluation))
+        elif as_json:
+            show({"ports": [of_port.record() for of_port in measured]})
         else:
-            show({"ports": [each.record() for each in measured]} if as_json else evaluations(measured, asked))
+            show(evaluations(measured, asked))
         if results is not None and complete:
             write_results(results, measured)
-    if not (complete and all(each.evaluation.ok for each in measured)):
-        raise typer.Exit(1 if complete else INTERRUPTED)
+    if not complete:
+        raise typer.Exit(INTERRUPTED)
+    if not all(of_port.evaluation.ok for of_port in measured):
+        raise typer.Exit(1)
 
 
 @command(app, commands.INSPECT)

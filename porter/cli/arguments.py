@@ -38,24 +38,24 @@ def command(app: typer.Typer, table: Command, **how: Any) -> Callable[[Callable[
     def register(function: Callable[..., None]) -> None:
         """Add a command that runs `function` to the app."""
         options = table.options
-        own = inspect.signature(function).parameters.keys()
+        parameters = inspect.signature(function).parameters.keys()
 
         def run(**typed: Any) -> None:
             """Read the typed options, expect one of those that stand in each other's place, and call the
             function.
             """
-            read = {name: _value(options[name], value) for name, value in typed.items()}
-            # one of two options is needed, and either will do
-            for name, other in table.instead.items():
-                if read[name] is read[other] is None:
-                    next = f"add {options[name].placeholder}, or {options[other].placeholder}"
+            values = {name: _value(options[name], value) for name, value in typed.items()}
+            # One of two options is needed, and either will do.
+            for name, substitute in table.instead.items():
+                if values[name] is None and values[substitute] is None:
+                    next = f"add {options[name].placeholder}, or {options[substitute].placeholder}"
                     raise UsageError(f"{options[name]} is missing", next=next)
             given = {
                 name: value
-                for name, value in read.items()
-                if value is not None and name not in (*own, JSON.name)
+                for name, value in values.items()
+                if value is not None and name not in (*parameters, JSON.name)
             }
-            function(**{name: given if name == "given" else read[name] for name in own})
+            function(**{name: given if name == "given" else values[name] for name in parameters})
 
         run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             [
@@ -70,6 +70,7 @@ def command(app: typer.Typer, table: Command, **how: Any) -> Callable[[Callable[
 
 
 def _value(option: Option, typed: Any) -> Any:
+    """Return the value that the API's parameter has for what was typed; None for what was not typed."""
     read = _READ.get(option)
     return typed if typed is None or read is None else read(typed)
 
@@ -100,19 +101,27 @@ _READ: Mapping[Option, Callable[[Any], Any]] = {
 
 
 def _parameter(option: Option, default: object, required: bool) -> inspect.Parameter:
-    """Return an option as Typer takes it: a parameter with an annotation."""
-    usual = isinstance(default, option.kind) and required == option.required
-    unless_given = default if usual else None
+    """Return an option as Typer takes it, which makes a command's options from a signature: a parameter with
+    an annotation.
+
+    Args:
+        default: of the option, where that is of its type; other defaults are the API's own, and Typer gets
+            None.
+        required: whether it has to be typed.
+    """
+    has_default = isinstance(default, option.kind) and required == option.required
+    default_typed = default if has_default else None
     help = f"{option.help}: {_DESTINATIONS}" if option == TO else option.help
     info = typer.Argument if option.flag is None else typer.Option
+    flags = [option.flag] if option.flag else []
     kind: Any = GenericAlias(list, option.kind) if option.many else option.kind
     return inspect.Parameter(
         option.name,
         inspect.Parameter.KEYWORD_ONLY,
-        default=inspect.Parameter.empty if required else unless_given,
+        default=inspect.Parameter.empty if required else default_typed,
         annotation=Annotated[
-            kind if usual or required else kind | None,
-            info(*([option.flag] if option.flag else ()), metavar=option.metavar, help=help),
+            kind if has_default or required else kind | None,
+            info(*flags, metavar=option.metavar, help=help),
         ],
     )
 
@@ -131,12 +140,13 @@ class WithStock(TyperCommand):
         allow: then it gets an empty one.
         """
         libraries = {library for libraries in tables.STOCK.values() for library in libraries}
-        followed = zip(args, [*args, ""][1:], strict=True)
-        bare = [
-            "--stock=" if each == "--stock" and then not in libraries else each for each, then in followed
+        with_next = zip(args, [*args, ""][1:], strict=True)
+        completed = [
+            "--stock=" if word == "--stock" and next_word not in libraries else word
+            for word, next_word in with_next
         ]
         try:
-            return super().parse_args(ctx, list(bare))
+            return super().parse_args(ctx, completed)
         except TyperException:
             # The word behind it may be the variant, or no library at all, which is then said of it.
             if "--stock" not in args[:-1] or args[args.index("--stock") + 1].startswith("-"):

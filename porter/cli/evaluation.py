@@ -45,39 +45,41 @@ def evaluations(results: Sequence[OfPort], asked: int) -> list[str]:
     """
     first = results[0].evaluation
     path, layout = first.photos
-    protocols = list(dict.fromkeys(each.evaluation.protocol for each in results))
+    measured = [result.evaluation for result in results]
+    protocols = list(dict.fromkeys(one.protocol for one in measured))
+    accuracies = zip(*map(_row, measured), strict=True)
     columns = {
-        "port": [each.port for each in results],
-        "is": [each.name for each in results],
-        "framework": [each.framework for each in results],
-        "protocol": [str(1 + protocols.index(each.evaluation.protocol)) for each in results],
-        "photos": [f"{each.evaluation.images:,}" for each in results],
-        **dict(zip(_COLUMNS, zip(*(_row(each.evaluation) for each in results), strict=True), strict=True)),
-        "photos/s": [f"{each.evaluation.per_second:,.1f}" for each in results],
-        "verdict": [each.evaluation.verdict for each in results],
+        "port": [result.port for result in results],
+        "is": [result.name for result in results],
+        "framework": [result.framework for result in results],
+        "protocol": [str(1 + protocols.index(one.protocol)) for one in measured],
+        "photos": [f"{one.images:,}" for one in measured],
+        **dict(zip(_COLUMNS, accuracies, strict=True)),
+        "photos/s": [f"{one.per_second:,.1f}" for one in measured],
+        "verdict": [one.verdict for one in measured],
     }
-    if not any(each.evaluation.has_top5 for each in results):
+    if not any(one.has_top5 for one in measured):
         del columns["top-5"]
     if first.source is not None:
-        beside = [each.evaluation.source for each in results]
+        agreements = [one.source for one in measured]
         columns["as the source"] = [
-            "" if each is None else f"{each.agreeing:,} of {each.compared:,}" for each in beside
+            "" if beside is None else f"{beside.agreeing:,} of {beside.compared:,}" for beside in agreements
         ]
     lines = [f"{path} ({layout})", f"  run        {first.run} on {first.device}"]
     lines += [f"  protocol {number} {words}" for number, words in enumerate(protocols, start=1)]
     lines += [f"  {line}" for line in table(list(columns), list(zip(*columns.values(), strict=True)))]
-    for each in results:
-        evaluation_of_port = each.evaluation
+    for result in results:
+        evaluation_of_port = result.evaluation
         lines += first_lines(
-            f"  failed     {each.port}: ",
+            f"  failed     {result.port}: ",
             [f"{photo.name}: {photo.why}" for photo in evaluation_of_port.failed],
         )
         if evaluation_of_port.expected is not None:
             top1, tolerance = evaluation_of_port.expected
             outcome = "met" if evaluation_of_port.ok else "MISSED"
-            lines.append(f"  expected   {each.port}: top-1 {top1:g} within {tolerance:g}: {outcome}")
-        lines += [f"  warning    {each.port}: {warning}" for warning in evaluation_of_port.warnings]
-    if len(results) < asked or not all(each.evaluation.complete for each in results):
+            lines.append(f"  expected   {result.port}: top-1 {top1:g} within {tolerance:g}: {outcome}")
+        lines += [f"  warning    {result.port}: {warning}" for warning in evaluation_of_port.warnings]
+    if len(results) < asked or not all(one.complete for one in measured):
         lines.append(
             "  INCOMPLETE interrupted: these are the figures so far; only those of whole runs are in the "
             "ports' records"
@@ -86,6 +88,7 @@ def evaluations(results: Sequence[OfPort], asked: int) -> list[str]:
 
 
 def _images(result: Evaluation) -> str:
+    """Say how many images count: `500 (--limit), of which 2 failed and count as not recognised`."""
     limited = " (--limit)" if result.limit else ""
     failed = f", of which {len(result.failed):,} failed and count as not recognised" if result.failed else ""
     return f"{result.images:,}{limited}{failed}"
@@ -94,16 +97,17 @@ def _images(result: Evaluation) -> str:
 def _figures(result: Evaluation) -> list[str]:
     """Write the table of accuracies: the port, what was measured beside it, and the published figure."""
     rows = [("port", *_row(result))]
-    theirs = None if result.source is None else result.source.accuracy
-    beside = {"in fp32": result.fp32, "source": theirs, "by ReaL": result.real}
+    of_source = None if result.source is None else result.source.accuracy
+    beside = {"in fp32": result.fp32, "source": of_source, "by ReaL": result.real}
     rows += [(name, *_row(accuracy)) for name, accuracy in beside.items() if accuracy is not None]
     if result.published is not None:
         rows.append(
             ("published", f"{result.published['top1']:.3f}", f"{result.published['top5']:.3f}", "", "")
         )
-    places = [place for place, name in enumerate(("", *_COLUMNS)) if result.has_top5 or name != "top-5"]
-    header, *lines = [[row[place] for place in places] for row in (("         ", *_COLUMNS), *rows)]
-    return table(header, lines)
+    # The first heading is blank, and as wide as the other labels of the output.
+    header = ("         ", *_COLUMNS)
+    kept = [place for place, name in enumerate(header) if result.has_top5 or name != "top-5"]
+    return table([header[place] for place in kept], [[row[place] for place in kept] for row in rows])
 
 
 def _limit(result: Evaluation) -> str:
@@ -112,26 +116,25 @@ def _limit(result: Evaluation) -> str:
     """
     if result.network is None or result.waited is None:
         return ""
-    by = (
-        "the network limits it"
-        # The network counts crops, the run photos.
-        if result.crops * result.per_second > 0.8 * result.network
-        else "preparing photos limits it"
-    )
+    # The network counts crops, the run photos. Near its own speed, it is the network that limits.
+    is_near_own_speed = result.crops * result.per_second > 0.8 * result.network
+    limit = "the network limits it" if is_near_own_speed else "preparing photos limits it"
     return (
-        f"; {by}: the network can take {result.network:,.0f} images/s, and waited for "
+        f"; {limit}: the network can take {result.network:,.0f} images/s, and waited for "
         f"photos {100 * result.waited:.0f} % of the time"
     )
 
 
 def _tried(result: Evaluation) -> list[str]:
+    """Return a line for each way of running that `--fast` tried: its speed, or why it was refused."""
     return [
-        f"{each.run.words}: {each.refused or f'{each.per_second:,.0f} images/s of made photos'}"
-        for each in result.tried
+        f"{way.run.words}: {way.refused or f'{way.per_second:,.0f} images/s of made photos'}"
+        for way in result.tried
     ]
 
 
 def _row(accuracy: Accuracy) -> tuple[str, str, str, str]:
+    """Return an accuracy as the cells of `_COLUMNS`."""
     low, high = accuracy.ci95
     loss = "" if accuracy.loss is None else f"{accuracy.loss:.4f}"
     return f"{accuracy.top1:.3f}", f"{accuracy.top5:.3f}", loss, f"{low:.2f} to {high:.2f}"

@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Write left-aligned columns, two spaces apart."""
+    """Return the lines of a table: a header and rows of as many cells, in left-aligned columns, two spaces
+    apart.
+    """
     lines = [header, *rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     return [
@@ -48,13 +50,14 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def first_lines(label: str, items: Sequence[str]) -> list[str]:
-    """Write a line for each of the first items, after a label, and one that says how many more there are."""
-    more = (
-        [f"{' ' * len(label)}and {len(items) - LISTED:,} more (--json names all)"]
-        if len(items) > LISTED
-        else []
-    )
-    return [*(f"{label}{item}" for item in items[:LISTED]), *more]
+    """Return a line for each of the first items, after a label, and one that says how many more there are: `
+    failed  a.jpg: ...`.
+    """
+    lines = [f"{label}{item}" for item in items[:LISTED]]
+    if len(items) > LISTED:
+        indent = " " * len(label)
+        lines.append(f"{indent}and {len(items) - LISTED:,} more (--json names all)")
+    return lines
 
 
 _REASONS = 20
@@ -67,33 +70,39 @@ def batch(made: BatchOutcome) -> list[str]:
     """
     counts = ", ".join(f"{count} {state}" for state, count in made.counts.items() if count)
     skipped = f"; {made.skipped} of them had ended before" if made.skipped else ""
-    reasons = [f"  {one.state}  {one.name}: {one.message}" for one in made.results if one.message is not None]
-    # one line if there are more, otherwise none
-    more = [f"  and {len(reasons) - _REASONS} more" for _ in reasons[_REASONS : _REASONS + 1]]
+    reasons = [
+        f"  {result.state}  {result.name}: {result.message}"
+        for result in made.results
+        if result.message is not None
+    ]
+    more = [f"  and {len(reasons) - _REASONS} more"] if len(reasons) > _REASONS else []
     return [f"{counts}{skipped}", *reasons[:_REASONS], *more, f"table: {made.table}"]
 
 
 def conversion(made: Conversion | Ported) -> list[str]:
     """Write the lines of `porter convert`."""
     record = made.port.record
-    size = _size(record)
+    source = "; ".join((f"{record.source.file}, {record.source.format}", *record.source.notes))
+    padding = f"{_pads_summary(record.pads)}; {_size(record)}"
+    if record.padding == "trained":
+        padding += "; as trained, not as shipped"
     lines = [
         f"{record.name} to {record.framework}: {made.port.folder}",
-        f"  file     {'; '.join((f'{record.source.file}, {record.source.format}', *record.source.notes))}",
+        f"  file     {source}",
         f"  tensors  {_tensors(record.tensors)}",
         f"  classes  {_classes(record)}",
         f"  licence  {record.licence or 'unknown'}",
         *([f"  origin   {record.origin.words}"] if _tells(record.origin) else []),
         *first_lines("  assumed  ", record.assumed),
         *_left_out(record.left_out),
-        f"  padding  {_pads_summary(record.pads)}; {size}"
-        + ("; as trained, not as shipped" if record.padding == "trained" else ""),
+        f"  padding  {padding}",
     ]
     if record.folded is not None:
-        kept = f"{len(record.norms)} stay, such as {record.norms[0]}" if record.norms else "none stay"
-        folded = f"{len(record.folded)} folded into the layers before them; {kept}"
-        none = "none to fold: the source has no batch norms"
-        lines.append(f"  norms    {folded if record.folded or record.norms else none}")
+        norms = "none to fold: the source has no batch norms"
+        if record.folded or record.norms:
+            kept = f"{len(record.norms)} stay, such as {record.norms[0]}" if record.norms else "none stay"
+            norms = f"{len(record.folded)} folded into the layers before them; {kept}"
+        lines.append(f"  norms    {norms}")
     if record.stock_class:
         arguments = ", ".join(f"{key}={value!r}" for key, value in record.stock_arguments.items())
         absorbed = (
@@ -119,14 +128,18 @@ def _tells(origin: Origin | None) -> TypeGuard[Origin]:
 
 
 def _left_out(layers: Sequence[LeftOut]) -> list[str]:
-    """Write one line for the layers of training that the port lacks; none if it lacks none."""
+    """Write one line for the layers that act in training only, such as dropouts, and that the port lacks;
+    none if it lacks none.
+    """
+    if not layers:
+        return []
     shown = [
         f"{layer.words} '{layer.name}'" + (f" behind {layer.after}" if layer.after else "")
         for layer in layers[:LISTED]
     ]
     more = f" and {len(layers) - LISTED} more (--json names all)" if len(layers) > LISTED else ""
     act = "it acts" if len(layers) == 1 else "they act"
-    return [f"  left out {', '.join(shown)}{more}: {act} in training only"] if layers else []
+    return [f"  left out {', '.join(shown)}{more}: {act} in training only"]
 
 
 def _size(record: Record) -> str:
@@ -134,27 +147,30 @@ def _size(record: Record) -> str:
     from porter.graph import axes_text, further_text
     from porter.graph.record import from_record
 
-    taken, graph = record.input, from_record(record.graph)
+    graph = from_record(record.graph)
     if graph.axes:
-        first = f"input {axes_text(graph.axes)}"
-    elif taken.size is not None:
-        first = "input {}x{} only".format(*taken.size)
+        first_input = f"input {axes_text(graph.axes)}"
+    elif record.input.size is not None:
+        first_input = "input {}x{} only".format(*record.input.size)
     else:
-        first = "any input size, native {}x{}".format(*taken.native_size)
-    return first + further_text(graph)
+        first_input = "any input size, native {}x{}".format(*record.input.native_size)
+    return first_input + further_text(graph)
 
 
 def _tensors(lists: TensorLists) -> str:
+    """Say how many tensors of the file are used, and how many are not, by the reason."""
     ignored = [f"{count} ignored: {reason}" for reason, count in lists.reasons.items()]
     return "; ".join((f"{len(lists.used)} used", *ignored))
 
 
-def _classes(of: Record | Inspection) -> str:
+def _classes(facts: Record | Inspection) -> str:
     """Return the number of classes, and of the file's where it differs. One class is one number for each
     image, as under a sigmoid.
     """
-    count = "1 (one number for each image)" if of.classes == 1 else str(of.classes or "none")
-    return count if of.classes == of.source_classes else f"{count} of the file's {of.source_classes}"
+    count = "1 (one number for each image)" if facts.classes == 1 else str(facts.classes or "none")
+    if facts.classes == facts.source_classes:
+        return count
+    return f"{count} of the file's {facts.source_classes}"
 
 
 _PADDED = {
@@ -171,18 +187,25 @@ _PADDED = {
 
 
 def _pads_summary(pads: Sequence[PadDecision]) -> str:
-    """Say how many sites have each kind of pad."""
+    """Say how many sites (nodes with a window) have each kind of pad: `1 site needs a pad layer; 52 use the
+    layer's own padding`.
+    """
     counts = Counter(pad.kind for pad in pads)
-    said = list[str]()
-    for kind, (one, several) in _PADDED.items():
-        if count := counts[kind]:
-            site, words = (" site", one) if count == 1 else (" sites", several)
-            said.append(f"{count}{'' if said else site} {words}")
-    return "; ".join(said) or "no site"
+    clauses = list[str]()
+    for kind, (said_of_one, said_of_several) in _PADDED.items():
+        count = counts[kind]
+        if not count:
+            continue
+        site, words = ("site", said_of_one) if count == 1 else ("sites", said_of_several)
+        # The first clause has the noun.
+        clauses.append(f"{count} {words}" if clauses else f"{count} {site} {words}")
+    return "; ".join(clauses) or "no site"
 
 
 def _parity_line(parity: Parity) -> str:
-    """Write one comparison in a line."""
+    """Write one comparison in a line: `float64: same function as ... at 128x97; 122 nodes, the worst 1.0e-14;
+    ...`.
+    """
     sizes = ", ".join(f"{rows}x{columns}" for rows, columns in parity.sizes)
     worst = parity.worst.rel_l2
     nodes = f"{len(parity.nodes)} nodes" if parity.uncompared or len(parity.nodes) > 1 else "the output only"
@@ -197,13 +220,15 @@ def _check_lines(result: Verdict) -> list[str]:
     """Return the lines of a check, without its verdict: each comparison, what was compared at cut points,
     what was never reached, and for training pads the proof of the shipped ones.
     """
-    given = (*map(_parity_line, result.given.parities), *result.given.notes) if result.given else ()
-    lines = [*map(_parity_line, result.parities), *given, *([result.rounding] if result.rounding else [])]
-    lines += [
-        f"layers{'' if parity.dtype == 'float64' else f' in {parity.dtype}'}: {parity.cut}"
-        for parity in result.parities
-        if parity.cut is not None
-    ]
+    lines = [*map(_parity_line, result.parities)]
+    if result.given:
+        lines += [*map(_parity_line, result.given.parities), *result.given.notes]
+    if result.rounding:
+        lines.append(result.rounding)
+    for parity in result.parities:
+        if parity.cut is not None:
+            in_type = "" if parity.dtype == "float64" else f" in {parity.dtype}"
+            lines.append(f"layers{in_type}: {parity.cut}")
     if count := len(result.proof.unreached):
         said = "1 bound, pad or epsilon was" if count == 1 else f"{count} bounds, pads or epsilons were"
         lines.append(
@@ -222,10 +247,10 @@ def _check_lines(result: Verdict) -> list[str]:
 
 def _reference_line(result: Verdict) -> str:
     """Say what ran beside the port, and on what."""
-    every = result.parities or (result.given.parities if result.given else ())
-    images = " and ".join(f"{each.inputs} in {each.dtype}" for each in every)
+    parities = result.parities or (result.given.parities if result.given else ())
+    images = " and ".join(f"{parity.inputs} in {parity.dtype}" for parity in parities)
     fed = f"images, {images}: {result.fed.words}"
-    return f"reference: {every[0].reference}, run by {every[0].run_by}; {fed}"
+    return f"reference: {parities[0].reference}, run by {parities[0].run_by}; {fed}"
 
 
 def verdict(result: Verdict, layers: bool) -> list[str]:
@@ -260,17 +285,20 @@ def comparison(found: Comparison, layers: bool) -> list[str]:
     if found.parity is not None:
         top = {None: "", True: ", argmax equal", False: ", argmax differs"}[found.parity.argmax_equal]
         lines.append(f"outputs: relative L2 {found.parity.rel_l2:.1e} at {found.size}{top}")
-    paired = sum(None not in (each.a, each.b) for each in found.layers)
     if found.layers:
-        alone = f", {len(found.only_a)} only in A, {len(found.only_b)} only in B"
-        lines.append(f"layers: {paired} paired{alone if found.only_a or found.only_b else ''}")
-    named = zip(("A", "B"), (found.a, found.b), found.proofs, strict=False)
-    lines += [f"{side}: {name}: {proof.words}" for side, name, proof in named]
+        paired = sum(layer.a is not None and layer.b is not None for layer in found.layers)
+        unpaired = ""
+        if found.only_a or found.only_b:
+            unpaired = f", {len(found.only_a)} only in A, {len(found.only_b)} only in B"
+        lines.append(f"layers: {paired} paired{unpaired}")
+    # There may be no proofs.
+    proofs = zip(("A", "B"), (found.a, found.b), found.proofs, strict=False)
+    lines += [f"{side}: {name}: {proof.words}" for side, name, proof in proofs]
     lines += [f"note: {note}" for note in found.notes]
     if layers:
         rows = [
-            (each.a or "-", each.b or "-", each.kind, "" if each.apart is None else f"{each.apart:.1e}")
-            for each in found.layers
+            (layer.a or "-", layer.b or "-", layer.kind, "" if layer.apart is None else f"{layer.apart:.1e}")
+            for layer in found.layers
         ]
         lines += ["", *table(("A", "B", "kind", "apart for the same numbers"), rows)]
     return lines
@@ -304,10 +332,8 @@ def predictions(results: Sequence[Prediction]) -> list[str]:
         lines.append(f"{prediction.image}, fed {prediction.fed}")
         if len(prediction.top5) == 1:
             (only,) = prediction.top5
-            lines.append(
-                f"  output {only.logit:.4f}"
-                + ("" if only.probability is None else f", sigmoid {only.probability:.4f}")
-            )
+            sigmoid = "" if only.probability is None else f", sigmoid {only.probability:.4f}"
+            lines.append(f"  output {only.logit:.4f}{sigmoid}")
             continue
         lines += [
             f"  {guess.probability:7.2%}  logit {guess.logit:8.4f}  {guess.name or f'class {guess.index}'}"
@@ -318,13 +344,11 @@ def predictions(results: Sequence[Prediction]) -> list[str]:
 
 def new_recipe(drafted: NewRecipe) -> list[str]:
     """Write the lines of `porter recipe new`."""
-    blocks = ", ".join(f"{name} ({uses} times)" for name, uses in drafted.draft.blocks.items())
+    names = ", ".join(f"{name} ({uses} times)" for name, uses in drafted.draft.blocks.items())
+    blocks = f"blocks: {names}" if names else "no blocks"
     lines = [
         f"{drafted.path}: {drafted.variant} from {drafted.zoo}, {drafted.lines} lines",
-        (
-            f"  graph    {len(drafted.draft.graph.nodes)} nodes; "
-            f"{f'blocks: {blocks}' if blocks else 'no blocks'}"
-        ),
+        f"  graph    {len(drafted.draft.graph.nodes)} nodes; {blocks}",
     ]
     if drafted.tensors is not None:
         lines.append(f"  tensors  {_tensors(drafted.tensors)}")
@@ -336,7 +360,8 @@ def new_recipe(drafted: NewRecipe) -> list[str]:
 
 
 def _of_bytes(bytes: int) -> str:
-    unit = next(unit for unit in ("GB", "MB", "kB") if bytes >= _UNITS[unit] or unit == "kB")
+    """Return a number of bytes in the largest unit of which there is one: `97.8 MB`, or in kB."""
+    unit = next((unit for unit in ("GB", "MB") if bytes >= _UNITS[unit]), "kB")
     return f"{bytes / _UNITS[unit]:.1f} {unit}"
 
 
@@ -344,49 +369,27 @@ _UNITS = {"GB": 1e9, "MB": 1e6, "kB": 1e3}
 
 
 def inspection(result: Inspection, tensors: bool = False) -> list[str]:
-    """Write the lines of `porter inspect`."""
-    from porter.graph import axes_text, further_text
-    from porter.graph.record import from_record
+    """Return the lines of `porter inspect`: what a file is and how far porter knows it, and the commands that
+    port it.
 
+    Args:
+        tensors: add a table of its tensors.
+    """
     checkpoint, match = result.checkpoint, result.match
     types = Counter(str(array.dtype) for array in checkpoint.tensors.values())
-    numbers = f" of {' and '.join(name for name, _ in types.most_common())}" if types else ""
-    held = f"{checkpoint.format}, {len(checkpoint.tensors)} tensors{numbers}, {_of_bytes(result.bytes)}"
-    content = "; ".join((held, *checkpoint.notes))
+    of_types = f" of {' and '.join(name for name, _ in types.most_common())}" if types else ""
+    tensor_count = f"{len(checkpoint.tensors)} tensors{of_types}"
+    content = "; ".join(
+        (f"{checkpoint.format}, {tensor_count}, {_of_bytes(result.bytes)}", *checkpoint.notes)
+    )
     lines = [str(checkpoint.path), f"  format     {content}", f"  framework  {result.framework or 'any'}"]
-    size = "any size" if result.size is None else "{}x{}".format(*result.size)
-    graph = from_record(result.port.graph) if result.port else checkpoint.graph
-    if graph is not None:
-        size = (axes_text(graph.axes) if graph.axes else size) + further_text(graph)
-    if match is not None:
-        fits = f"{match.score:.1%}"
-        lines.append(
-            f"  fits       {match.member.name} ({fits})"
-            if result.states_another_network
-            else f"  is         {match.member.name} (fits {fits})"
-        )
-        lines += [f"  also fits  {other.member.name} ({other.score:.1%})" for other in result.close[:LISTED]]
-        lines.append(f"  input      {size}" + ("" if checkpoint.graph else ", as the recipe has it"))
-    elif result.port is not None and result.port.variant is not None:
-        lines += [f"  is         a port of {result.port.name}", f"  input      {size}"]
-    elif result.tuned is not None:
-        lines.append(f"  is         the model of {result.tuned}, with tensors of its own")
-    elif result.commands and checkpoint.graph is None and result.port is None:
-        lines.append(
-            "  is         a network that no recipe has; its library, which has to be installed, builds "
-            "it from the folder"
-            if result.problem is None
-            else "  is         the model of a port, with tensors of its own"
-        )
-    elif result.commands:
-        lines.append(f"  is         a graph that no recipe has; none is needed; input {size}")
+    lines += _identity_lines(result, _input_words(result))
     if result.classes is not None:
+        activation = f", then {result.activation}" if result.activation else ""
         lines.append(f"  classes    {_classes(result)}")
-        lines.append(
-            f"  head       {result.head or 'none'}"
-            + (f", then {result.activation}" if result.activation else "")
-        )
-    lines += [f"  origin     {result.origin.words}"] if _tells(result.origin) else []
+        lines.append(f"  head       {result.head or 'none'}{activation}")
+    if _tells(result.origin):
+        lines.append(f"  origin     {result.origin.words}")
     lines += [f"  twin       {twin.name}: {'; '.join(twin.differs)}" for twin in result.twins]
     lines += [f"  differs    {line}" for line in result.differs]
     lines += [f"  assumed    {line}" for line in result.assumed]
@@ -410,8 +413,58 @@ def inspection(result: Inspection, tensors: bool = False) -> list[str]:
     return [*lines, "", *table(("tensor", "shape", "type"), listed)]
 
 
+def _input_words(result: Inspection) -> str:
+    """Say which inputs a file's network takes: `224x224`, `any size`, or the axes of an input that is no
+    image, and those of further inputs.
+    """
+    from porter.graph import axes_text, further_text
+    from porter.graph.record import from_record
+
+    size = "any size" if result.size is None else "{}x{}".format(*result.size)
+    graph = from_record(result.port.graph) if result.port else result.checkpoint.graph
+    if graph is None:
+        return size
+    return (axes_text(graph.axes) if graph.axes else size) + further_text(graph)
+
+
+def _identity_lines(result: Inspection, input_words: str) -> list[str]:
+    """Say what a file is: a variant of a recipe, a port, weights trained further, or a graph of its own;
+    nothing where porter cannot tell.
+    """
+    checkpoint, match = result.checkpoint, result.match
+    if match is not None:
+        fits = f"{match.score:.1%}"
+        identity = f"  is         {match.member.name} (fits {fits})"
+        if result.states_another_network:
+            identity = f"  fits       {match.member.name} ({fits})"
+        return [
+            identity,
+            *(f"  also fits  {other.member.name} ({other.score:.1%})" for other in result.close[:LISTED]),
+            f"  input      {input_words}" + ("" if checkpoint.graph else ", as the recipe has it"),
+        ]
+    if result.port is not None and result.port.variant is not None:
+        return [f"  is         a port of {result.port.name}", f"  input      {input_words}"]
+    if result.tuned is not None:
+        return [f"  is         the model of {result.tuned}, with tensors of its own"]
+    if not result.commands:
+        return []
+    if checkpoint.graph is not None or result.port is not None:
+        return [f"  is         a graph that no recipe has; none is needed; input {input_words}"]
+    if result.problem is not None:
+        return ["  is         the model of a port, with tensors of its own"]
+    return [
+        "  is         a network that no recipe has; its library, which has to be installed, builds "
+        "it from the folder"
+    ]
+
+
 def pads(found: PadTable, all_sites: bool) -> list[str]:
-    """Write the lines of `porter pads`."""
+    """Return the lines of `porter pads`: a table of the sites, with a row for training pads below a site's
+    own, then what the destination refuses, and what is known of the port.
+
+    Args:
+        all_sites: the sites without padding are shown too.
+    """
     shown = [site for site in found.sites if all_sites or site.telling]
     rows = []
     for site in shown:
@@ -425,7 +478,9 @@ def pads(found: PadTable, all_sites: bool) -> list[str]:
 
 
 def _refused(found: PadTable) -> list[str]:
-    """Write a line for each op that the destination refuses, and one for each thing to do about them."""
+    """Return a table of the ops that the destination refuses, and a line for each thing to do about them;
+    nothing if it refuses none.
+    """
     if not found.refused:
         return []
     lines = table(("refused", "why"), [(error.where or "", error.message) for error in found.refused])
@@ -472,9 +527,9 @@ def recipe_list(recipes: Sequence[Declared], own: Path) -> list[str]:
     lines = []
     for recipe in recipes:
         file = "" if recipe.path.parent == own else f"  {recipe.path}"
-        parts = {"variants": recipe.variants, "zoos": recipe.zoos}
-        named = (_wrapped(f"  {part:<10}", ", ".join(names)) for part, names in parts.items())
-        lines += [recipe.architecture + file, *(line for part in named for line in part)]
+        lines.append(recipe.architecture + file)
+        lines += _wrapped("  variants  ", ", ".join(recipe.variants))
+        lines += _wrapped("  zoos      ", ", ".join(recipe.zoos))
     return lines
 
 
@@ -489,9 +544,8 @@ def recipe_check(result: Checked, trial: WeightsTrial | None = None) -> list[str
     """Write errors and warnings, each with its place, and what was checked; then the result of a trial on a
     file of weights.
     """
-    lines = [f"error: {error}" for error in result.errors] + [
-        f"warning: {warning}" for warning in result.warnings
-    ]
+    lines = [f"error: {error}" for error in result.errors]
+    lines += [f"warning: {warning}" for warning in result.warnings]
     counts = (
         (result.variants, "variant"),
         (result.zoos, "zoo"),
@@ -499,14 +553,17 @@ def recipe_check(result: Checked, trial: WeightsTrial | None = None) -> list[str
         (result.nodes, "node"),
     )
     checked = ", ".join(f"{count:,} {what}{'' if count == 1 else 's'}" for count, what in counts if count)
-    lines += [f"checked: {checked} named"] if result.nodes else []
-    if trial is not None and trial.opened is not None and trial.opened.member is not None:
+    if result.nodes:
+        lines.append(f"checked: {checked} named")
+    if trial is None:
+        return lines
+    if trial.opened is not None and trial.opened.member is not None:
         lines.append(f"weights: {trial.opened.member.name}; {_tensors(trial.opened.lists)}")
-        lines += [
-            f"numbers: {line}"
-            for line in (_check_lines(trial.verdict) if trial.verdict else [f"skipped: {trial.skipped}"])
-        ]
-    return [*lines, *([f"error: {trial.error}"] if trial is not None and trial.error is not None else [])]
+        comparison_lines = _check_lines(trial.verdict) if trial.verdict else [f"skipped: {trial.skipped}"]
+        lines += [f"numbers: {line}" for line in comparison_lines]
+    if trial.error is not None:
+        lines.append(f"error: {trial.error}")
+    return lines
 
 
 def recipe_record(member: Member, graph: Graph) -> dict[str, Any]:
@@ -533,8 +590,8 @@ def recipe_record(member: Member, graph: Graph) -> dict[str, Any]:
         "variant": variant,
         "weights": [_weights(file, variant, zoo) for zoo in file.zoos_of(variant).values()],
         "proofs": {
-            one.zoo.name: {name: proof_of(one, name).record() for name in DESTINATION_NAMES}
-            for one in file.members(variant)
+            of_zoo.zoo.name: {name: proof_of(of_zoo, name).record() for name in DESTINATION_NAMES}
+            for of_zoo in file.members(variant)
         },
         "nodes": nodes,
     }
@@ -557,13 +614,14 @@ def _weights(file: Recipe, variant: str, zoo: Zoo) -> dict[str, Any]:
 def recipe(record: Mapping[str, Any]) -> list[str]:
     """Write the lines of `porter recipe show`; `record` is that of `recipe_record`."""
     header = ("zoo", "framework", "top-1", "top-5", "licence", "file", "written in")
-    zoos = [
-        [
-            f"{value:.3f}" if isinstance(value, float) else value or ("none" if key == "file" else "")
-            for key, value in row.items()
-        ]
-        for row in record["weights"]
-    ]
+
+    def cell(key: str, value: Any) -> str:
+        """Return a cell of the table of zoos: figures with three decimals, and no empty name of a file."""
+        if isinstance(value, float):
+            return f"{value:.3f}"
+        return value or ("none" if key == "file" else "")
+
+    zoos = [[cell(key, value) for key, value in row.items()] for row in record["weights"]]
     steps = [
         (node["path"], node["op"], node["window"] or "", "x".join(map(str, node["output"])))
         for node in record["nodes"]
@@ -588,25 +646,26 @@ def _short(proof: Mapping[str, Any]) -> str:
     """
     if proof["outcome"] != "exact":
         return str(proof["outcome"])
-    return (
-        f"{_of(proof['of'])}exact {proof['float64']:.0e}"
-        if proof["float64"]
-        else f"{_of(proof['of'])}exact 0"
-    )
+    distance = f"{proof['float64']:.0e}" if proof["float64"] else "0"
+    return f"{_of(proof['of'])}exact {distance}"
 
 
-def _of(what: str | None) -> str:
-    """Return what a proof is of, where that is not the port's file, and a space."""
-    return f"{what} " if what else ""
+def _of(subject: str | None) -> str:
+    """Return what a proof is of, where that is not the port's file, and a space; otherwise nothing."""
+    return f"{subject} " if subject else ""
 
 
 def _written(file: Recipe, variant: str, zoo: Zoo) -> str | None:
     """Return the line of a variant's weights in the zoo's file, otherwise that of the zoo in the recipe; None
     if neither is known.
     """
-    here = ("zoos", zoo.name)
-    mark = file.source.mark((*here, "weights", variant), key=True) or file.source.mark(here, key=True)
+    keys_of_zoo = ("zoos", zoo.name)
+    # a place in a file
+    mark = file.source.mark((*keys_of_zoo, "weights", variant), key=True)
+    mark = mark or file.source.mark(keys_of_zoo, key=True)
     if mark is None:
         return None
     folder, path = file.path.parent, mark.path
-    return f"{path.relative_to(folder) if path.is_relative_to(folder) else path}:{mark.line}"
+    if path.is_relative_to(folder):
+        path = path.relative_to(folder)
+    return f"{path}:{mark.line}"

@@ -41,6 +41,7 @@ def recipe_show(name: str, recipes: Path | None, as_json: bool) -> None:
 
     recipe = find_recipe(name, recipes)
     variant = name if name in recipe.variants else next(iter(recipe.variants))
+    # the variant in the recipe's first zoo that has it
     member = next(recipe.members(variant))
     record = printing.recipe_record(member, expand(member))
     show(record if as_json else printing.recipe(record))

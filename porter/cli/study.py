@@ -49,9 +49,10 @@ def _table(result: Study) -> list[str]:
     """Return the lines of the table of cases: errors in percent, losses in nats. Columns that no case fills
     are left out, and so are those that say which cases may be it, where only one may.
     """
-    left = {f"by {result.judged_by.replace('_', '-')}": result.trained}
+    # the answers, by the headings of the columns that say which cases each leaves
+    answers = {f"by {result.judged_by.replace('_', '-')}": result.trained}
     if result.by_entropy is not None:
-        left["by entropy"] = result.by_entropy
+        answers["by entropy"] = result.by_entropy
     columns = {
         "case": [case.name for case in result.cases],
         "computes" if result.between else "pads": [case.convention for case in result.cases],
@@ -63,7 +64,7 @@ def _table(result: Study) -> list[str]:
         "p": [f"{case.p:.1e}" if case.p < 1 else "" for case in result.cases],
         **{
             name: [result.note_beside(case, answer) for case in result.cases]
-            for name, answer in left.items()
+            for name, answer in answers.items()
             if answer.also and not result.between
         },
     }

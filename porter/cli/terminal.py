@@ -26,8 +26,8 @@ head`.
 
 
 def show(what: list[str] | dict[str, Any]) -> None:
-    """Print lines for people, or an object as JSON, which escapes everything but ASCII's printable
-    characters.
+    """Print what a command says: lines for people, or an object as JSON, which escapes everything but ASCII's
+    printable characters.
     """
     if isinstance(what, dict):
         write(json.dumps(what, indent=1, allow_nan=False))
@@ -108,9 +108,8 @@ def end_with(error: BaseException) -> NoReturn:
     """
     if isinstance(error, PorterError):
         if isinstance(error, RecipeError) and error.others:
-            error.next = "; ".join(
-                filter(None, (error.next, f"{len(error.others)} more: porter recipe check FILE"))
-            )
+            more = f"{len(error.others)} more: porter recipe check FILE"
+            error.next = f"{error.next}; {more}" if error.next else more
         _fail(error, error.code, error.status)
     if isinstance(error, TyperException):
         context = getattr(error, "ctx", None)

@@ -91,10 +91,13 @@ def _rows_of_batch(batch: Any, file_content: Any, file: Path) -> Iterator[ArrowR
     for column in (images, labels, photos, paths):
         column.validate(full=True)
     _, offset_buffer, photo_buffer = photos.buffers()
-    # Memory-mapped, so a buffer's place in memory is its place in the file.
-    first = photo_buffer.address - file_content.address if photo_buffer is not None else 0
-    if photo_buffer is not None and not 0 <= first <= first + photo_buffer.size <= file_content.size:
-        raise ValueError("its photos are compressed")
+    photos_start = 0
+    if photo_buffer is not None:
+        # Memory-mapped, so a buffer's place in memory is its place in the file. One that was compressed lies
+        # outside.
+        photos_start = photo_buffer.address - file_content.address
+        if not 0 <= photos_start <= photos_start + photo_buffer.size <= file_content.size:
+            raise ValueError("its photos are compressed")
     offsets = memoryview(offset_buffer).cast("q" if str(photos.type) == "large_binary" else "i")
     photo_bounds = offsets[photos.offset : photos.offset + len(photos) + 1].tolist()
     has_photo = photos.is_valid().to_pylist()
@@ -103,4 +106,5 @@ def _rows_of_batch(batch: Any, file_content: Any, file: Path) -> Iterator[ArrowR
         if max(len(text) for text in (path, label, "") if isinstance(text, str)) > _MAX_NAME:
             raise ValueError(f"a label or a file name has more than {_MAX_NAME:,} characters")
         start, end = photo_bounds[index], photo_bounds[index + 1]
-        yield ArrowRow(path, label, Bytes(file, first + start, end - start) if has_photo[index] else None)
+        place = Bytes(file, photos_start + start, end - start) if has_photo[index] else None
+        yield ArrowRow(path, label, place)

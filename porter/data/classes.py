@@ -75,18 +75,20 @@ def folder_labels(folders: Collection[str], classes: Classes, where: str) -> dic
 
 
 def why_no_class(folder: str) -> str:
-    """Return why a folder is no class of ImageNet."""
+    """Return why a folder is no class of ImageNet, in words: because two classes have its name, or none."""
     if (shared := _normalise(folder)) in _AMBIGUOUS_NAMES:
-        wnids = " or ".join(
-            entry.wnid for entry in imagenet_classes() if _normalise(entry.name).split()[0] == shared
-        )
+        named_so = (entry for entry in imagenet_classes() if _normalise(entry.name).split()[0] == shared)
+        wnids = " or ".join(entry.wnid for entry in named_so)
         return f"'{escaped(folder)}' is the name of two classes of ImageNet-1k: name the folder {wnids}"
     return f"'{escaped(folder)}' is no class of ImageNet-1k"
 
 
 def _labels_of_numbers(folders: Collection[str], classes: int, where: str) -> dict[str, int | None]:
-    """Return the classes whose numbers are the folders' names, if they count from 0; None for a folder with
-    another number.
+    """Return the class of each folder whose name is a number, counted from 0; None for a number beyond the
+    classes.
+
+    Raises:
+        UsageError: the numbers may count from 1, or may be those of other classes than ImageNet's first ones.
     """
     numbers = {name: int(name) for name in folders if len(name) <= len(str(classes))}
     if len(set(numbers.values())) < len(numbers) or 0 not in numbers.values():
@@ -97,8 +99,9 @@ def _labels_of_numbers(folders: Collection[str], classes: int, where: str) -> di
             where=where,
             next="name the folders by wnid",
         )
-    # Numbers from 0 without a gap may be ImageNet's, or those of a subset.
-    if 1 < len(numbers) == len(folders) < classes and max(numbers.values()) == len(numbers) - 1:
+    # Numbers from 0 without a gap, but fewer than ImageNet's, may be those of another data set.
+    is_without_gap = len(numbers) == len(folders) and max(numbers.values()) == len(numbers) - 1
+    if is_without_gap and 1 < len(folders) < classes:
         raise UsageError(
             f"the folders {list_few(sorted(folders))} are ImageNet's first {len(folders)} classes, or "
             f"{len(folders)} others",
@@ -133,8 +136,9 @@ def labels_of_names(names: Sequence[str], classes: Classes, where: str) -> tuple
     if len(names) != classes.count:
         return labels
     known = [(index, label) for index, label in enumerate(labels) if label is not None]
+    in_place = sum(index == label for index, label in known)
     # Spellings differ: half of the known names have to be in their places.
-    if 2 * sum(index == label for index, label in known) < len(known):
+    if 2 * in_place < len(known):
         raise FileError(
             f"names of {classes.count} classes that do not stand in the order of wnids ({list_few(names)})",
             where=where,
@@ -196,10 +200,9 @@ def _rows_of(labels: Labels) -> tuple[dict[str, int], dict[str, int]]:
     """Return the rows of a port's own classes by their names, and by their normalised names if only one class
     has that.
     """
-    shared = Counter(map(_normalise, labels.names))
-    rows_by_normalised = {
-        plain: row for row, name in enumerate(labels.names) if shared[plain := _normalise(name)] == 1
-    }
+    normalised = [_normalise(name) for name in labels.names]
+    counts = Counter(normalised)
+    rows_by_normalised = {name: row for row, name in enumerate(normalised) if counts[name] == 1}
     return {name: row for row, name in enumerate(labels.names)}, rows_by_normalised
 
 
@@ -215,7 +218,8 @@ def _imagenet_label(text: str) -> int | None:
     label = wnid_label(text)
     if label is not None:
         return label
-    return _by_name().get(_normalise(text), _by_name().get(_normalise(text.partition(",")[0])))
+    label_of_first_name = _by_name().get(_normalise(text.partition(",")[0]))
+    return _by_name().get(_normalise(text), label_of_first_name)
 
 
 def _normalise(name: str) -> str:

@@ -33,9 +33,11 @@ def from_keras_hub(converter: Mapping[str, Any]) -> dict[str, Any]:
     settings = converter["config"]
     rows, columns = settings["image_size"]
     kernel = settings.get("interpolation", "bilinear"), settings.get("antialias", False)
-    if rows != columns or kernel not in _INTERPOLATIONS or settings.get("pad_to_aspect_ratio"):
-        padded = ", padded" if settings.get("pad_to_aspect_ratio") else ""
-        raise ValueError(f"{rows}x{columns} by {kernel[0]}{', antialiased' if kernel[1] else ''}{padded}")
+    is_padded = settings.get("pad_to_aspect_ratio")
+    if rows != columns or kernel not in _INTERPOLATIONS or is_padded:
+        antialiased = ", antialiased" if kernel[1] else ""
+        padded = ", padded" if is_padded else ""
+        raise ValueError(f"{rows}x{columns} by {kernel[0]}{antialiased}{padded}")
     # KerasHub computes pixel * scale + offset; a protocol computes (pixel / divide - mean) / std.
     scale = _value_per_channel(settings.get("scale"), 1.0)
     offset = _value_per_channel(settings.get("offset"), 0.0)

@@ -84,7 +84,7 @@ def read_labels(path: Path) -> Labels:
 
 
 def labels_of(name: str, names: Sequence[object], where: str) -> Labels:
-    """Return the labels that something named `name` lists.
+    """Return the labels that something named `name` lists, such as a file of class names, checked.
 
     Raises:
         FileError: it lists none, or what is no name of a class; with its number from 1. Or it is called as
@@ -97,8 +97,8 @@ def labels_of(name: str, names: Sequence[object], where: str) -> Labels:
             next="give the file another name",
         )
     # A list without names is refused as one with an empty name.
-    for number, each in enumerate(names or ("",), 1):
-        text = each.replace("\t", " ") if isinstance(each, str) else ""
+    for number, class_name in enumerate(names or ("",), 1):
+        text = class_name.replace("\t", " ") if isinstance(class_name, str) else ""
         controls_terminal = escaped(text) != text
         if not text or len(text) > MAX_LABEL or controls_terminal:
             message = (
@@ -127,4 +127,7 @@ def class_label(index: int, labels: Labels | None, background: bool = False) -> 
     position = index - background
     if not 0 <= position < labels.count:
         return None
-    return Label(None, labels.names[position]) if labels.names else Label(*imagenet_classes()[position][:2])
+    if labels.names:
+        return Label(None, labels.names[position])
+    entry = imagenet_classes()[position]
+    return Label(entry.wnid, entry.name)

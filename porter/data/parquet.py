@@ -110,14 +110,23 @@ def read_table(path: Path) -> ParquetTable:
 
 
 def _values_of(column: Any, path: Path) -> list[Any]:
-    """Return a column's values. A text that many rows share is one object, as in the file."""
+    """Return the values of a column of labels or file names. pyarrow gives texts that many rows share once,
+    with an index for each row; so they are one object here too.
+
+    Args:
+        path: of the file, for messages.
+
+    Raises:
+        FileError: a text is longer than _MAX_NAME.
+    """
     values: list[Any] = []
     for chunk in column.chunks:
         if not hasattr(chunk, "dictionary"):
             values += chunk.to_pylist()
             continue
         shared = chunk.dictionary.to_pylist()
-        if (longest := max((len(text) for text in shared if isinstance(text, str)), default=0)) > _MAX_NAME:
+        longest = max((len(text) for text in shared if isinstance(text, str)), default=0)
+        if longest > _MAX_NAME:
             raise FileError(
                 f"a label or file name has {longest:,} characters, and porter reads at most {_MAX_NAME:,}",
                 where=path,
@@ -179,7 +188,9 @@ def _read_group(file: ParquetFile, index: int, columns: Sequence[str]) -> Any:
 
 @lru_cache(maxsize=4)
 def _footer(path: Path, changed: int) -> list[list[ColumnChunk]]:
-    """Return the columns of all row groups, read once; `changed` is an argument of `_row_group` too."""
+    """Return the columns of all row groups, read once. `changed`, the file's time of change, makes an
+    overwritten file another entry of the cache.
+    """
     return read_row_groups(path)
 
 

@@ -38,7 +38,7 @@ class ColumnChunk(NamedTuple):
 
 
 def read_row_groups(path: Path) -> list[list[ColumnChunk]]:
-    """Return the columns of each row group.
+    """Return the columns of each row group, from the footer at the file's end.
 
     Raises:
         ValueError, IndexError, RecursionError: the footer is damaged.
@@ -111,7 +111,8 @@ class _CompactProtocol:
         """
         number = shift = 0
         while (byte := self.byte()) > 127 and shift < _WIDEST_VARINT:
-            number, shift = number | (byte & 127) << shift, shift + 7
+            number |= (byte & 127) << shift
+            shift += 7
         return number | (byte & 127) << shift
 
     def integer(self) -> int:
@@ -120,6 +121,7 @@ class _CompactProtocol:
         return number >> 1 ^ -(number & 1)
 
     def text(self) -> str:
+        """Return a text, which has its length before it."""
         length = self.varint()
         self.at += length
         return self.data[self.at - length : self.at].decode()
@@ -156,8 +158,8 @@ class _CompactProtocol:
             if number != wanted or kind not in _LISTS:
                 self.skip(kind)
                 continue
-            for each in self.elements():
-                if each != _STRUCT:
+            for element_kind in self.elements():
+                if element_kind != _STRUCT:
                     raise ValueError("it lists other things than row groups and columns")
                 yield
 
@@ -176,7 +178,12 @@ class _CompactProtocol:
         return ColumnChunk(".".join(name), min(starts, default=0), max(numbers.get(_PACKED, 0), 0))
 
     def expect_bounded(self, encoding: int) -> None:
-        """Expect that a page says how many bytes it unpacks to."""
+        """Read a page's inner header, and expect an encoding whose values state how many bytes they unpack
+        to.
+
+        Args:
+            encoding: the number of the field that states it.
+        """
         for number, kind in self.fields():
             if number == encoding and kind in _INTEGERS:
                 if self.integer() == _DELTA_BYTE_ARRAY:
@@ -193,20 +200,22 @@ class _CompactProtocol:
         if kind in _INTEGERS:
             self.varint()
         elif kind in (_BYTE, _DOUBLE, _BINARY):
+            # bytes of no fixed length have it before them
             length = {_BYTE: 1, _DOUBLE: 8}.get(kind) or self.varint()
             self.at += length
         elif kind in _LISTS:
-            for each in self.elements():
+            for element_kind in self.elements():
                 # A boolean in a list is a byte; as a field it is in the field's head.
-                self.skip(_BYTE if each in _BOOLEANS else each)
+                self.skip(_BYTE if element_kind in _BOOLEANS else element_kind)
         elif kind == _MAP:
             size = self.varint()
             kinds = self.byte() if size else 0
+            key_kind, value_kind = kinds >> 4, kinds & 15
             for _ in range(size):
-                self.skip(kinds >> 4)
-                self.skip(kinds & 15)
+                self.skip(key_kind)
+                self.skip(value_kind)
         elif kind == _STRUCT:
-            for _, each in self.fields():
-                self.skip(each)
+            for _, field_kind in self.fields():
+                self.skip(field_kind)
         elif kind not in _BOOLEANS:
             raise ValueError(f"there is no type {kind}")

@@ -26,9 +26,12 @@ def read_bytes(place: PhotoPlace) -> bytes:
         _expect_bounded_size(len(content), place)
         return content
     if isinstance(place, Sealed):
+        record_end = place.record + place.length
         payload = _read_run(Bytes(place.path, place.record, place.length))
-        expect_whole(payload, _read_run(Bytes(place.path, place.record + place.length, 4)), place.path)
-        return payload[place.offset - place.record :][: place.size]
+        checksum = _read_run(Bytes(place.path, record_end, 4))
+        expect_whole(payload, checksum, place.path)
+        start = place.offset - place.record
+        return payload[start : start + place.size]
     return _read_run(place)
 
 

@@ -150,7 +150,7 @@ class Preprocess:
 
     @property
     def resampling(self) -> Resampling:
-        """The facts about its interpolation."""
+        """What is known of its interpolation, such as whether it gives fractions."""
         return RESAMPLINGS[self.interpolation]
 
     @property
@@ -234,7 +234,8 @@ def open_image(source: Path | bytes | BinaryIO, jpeg: Jpeg | None = None) -> Ima
     try:
         with Image.open(BytesIO(source) if isinstance(source, bytes) else source, formats=_FORMATS) as image:
             assert image.fp is not None
-            (width, height), encoded = image.size, _size_of_file(image.fp)
+            width, height = image.size
+            encoded = _size_of_file(image.fp)
             most = min(_MOST_PIXELS, max(_ALWAYS_READ_PIXELS, _PIXELS_PER_BYTE * encoded))
             if width * height > most:
                 raise FileError(
@@ -259,7 +260,8 @@ def as_image(photo: Image | NDArray[np.generic]) -> Image:
     or H x W.
 
     Raises:
-        UsageError: it is something else. FileError: its values have no defined brightness.
+        UsageError: it is something else.
+        FileError: its values have no defined brightness.
     """
     import numpy as np
     from PIL import Image as pillow
@@ -267,12 +269,8 @@ def as_image(photo: Image | NDArray[np.generic]) -> Image:
     if isinstance(photo, pillow.Image):
         return _to_rgb(photo)
     pixels = np.asarray(photo)
-    if (
-        pixels.dtype != np.uint8
-        or not pixels.size
-        or pixels.ndim not in (2, 3)
-        or pixels.shape[2:] not in ((), (3,))
-    ):
+    is_grey_or_rgb = pixels.ndim in (2, 3) and pixels.shape[2:] in ((), (3,))
+    if pixels.dtype != np.uint8 or not pixels.size or not is_grey_or_rgb:
         shape = " x ".join(map(str, pixels.shape)) or type(photo).__name__
         next = "give bytes H x W x RGB, a path or an image of Pillow; the protocol scales them"
         raise UsageError(f"this is no photo: {shape} of {pixels.dtype}", next=next)
@@ -281,14 +279,19 @@ def as_image(photo: Image | NDArray[np.generic]) -> Image:
 
 def _size_of_file(file: IO[bytes]) -> int:
     """Return the size of an open file, whose position stays."""
-    at = file.tell()
-    size = file.seek(0, 2)
-    file.seek(at)
+    position = file.tell()
+    size = file.seek(0, 2)  # to the end
+    file.seek(position)
     return size
 
 
 def _to_rgb(image: Image) -> Image:
-    """Return the photo in RGB with 8 bits, as the zoos' own loaders read it."""
+    """Return a photo of any mode of Pillow's (grey, palette, CMYK, 16 bits, ...) in RGB with 8 bits, as the
+    zoos' own loaders read it.
+
+    Raises:
+        FileError: its values have no defined brightness, or exceed 16 bits.
+    """
     import numpy as np
     from PIL import Image as pillow
 
@@ -379,13 +382,18 @@ def ten_crops(pixels: Pixels, protocol: Preprocess) -> list[Pixels]:
     if protocol.crop is None:
         raise UsageError("ten crops need a protocol that crops after resizing", next=f"use {CROPS(1)}")
     height, width = pixels.shape[:2]
-    side, bottom, right = protocol.crop, height - protocol.crop, width - protocol.crop
+    side = protocol.crop
+    bottom, right = height - side, width - side
+    # top and left of each crop
     starts = [_corner_of_crop(height, width, protocol), (0, 0), (0, right), (bottom, 0), (bottom, right)]
     mirrored = _mirror(pixels)
-    mirrored_first = protocol.resampling.torchvision
+    # torchvision crops the mirrored image at the same places; the others' crops lie there mirrored.
+    mirrored_starts = starts
+    if not protocol.resampling.torchvision:
+        mirrored_starts = [(top, right - left) for top, left in starts]
     return [
         *(_crop_at(pixels, top, left, side) for top, left in starts),
-        *(_crop_at(mirrored, top, left if mirrored_first else right - left, side) for top, left in starts),
+        *(_crop_at(mirrored, top, left, side) for top, left in mirrored_starts),
     ]
 
 
@@ -413,7 +421,7 @@ def normalise(pixels: NDArray[np.generic], protocol: Preprocess) -> NDArray[np.f
     mean, std = (np.asarray(triple, np.float32)[:, None, None] for triple in (protocol.mean, protocol.std))
     result = np.empty((*pixels.shape[:-3], 3, *pixels.shape[-3:-1]), np.float32)
     for index in np.ndindex(pixels.shape[:-3]):  # crop by crop, which stays in the processor's cache
-        values = result[index]
+        values = result[index]  # a view: `result` is filled through it
         values[...] = ordered[index].transpose(2, 0, 1)
         if not protocol.resampling.divides_first:
             values /= np.float32(protocol.divide)

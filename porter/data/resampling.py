@@ -12,11 +12,16 @@ Pixels = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 
 _COEFFICIENT_BITS = 11
+"""The bits of OpenCV's integer weights after the point."""
 _TABLE_CELLS = 1 << 10
+"""The intervals of TensorFlow's table of the cubic kernel."""
 
 _Taps = tuple[NDArray[np.intp], NDArray[np.intp], Floats]
+"""For each target cell the source cell before it, the one after it, and how far it lies between them."""
 _Weights = tuple[NDArray[np.intp], Floats]
+"""The source cells of each target cell and their weights: two arrays taps x target."""
 _TorchWeights = tuple[NDArray[np.intp], Floats, NDArray[np.intp]]
+"""These, and how many source cells each target cell has."""
 
 
 def opencv_cubic(pixels: Pixels, rows: int, columns: int) -> Pixels:
@@ -31,8 +36,8 @@ def opencv_cubic(pixels: Pixels, rows: int, columns: int) -> Pixels:
     horizontal, vertical = _cubic_taps(pixels.shape[1], columns), _cubic_taps(pixels.shape[0], rows)
     wide = _weigh_integers(pixels.astype(np.int32), *horizontal, axis=1)
     total = _weigh_integers(wide, *vertical, axis=0)
+    # Both passes have multiplied by 2 ** _COEFFICIENT_BITS. A half is added, to round to the nearest.
     bits = 2 * _COEFFICIENT_BITS
-    # half of the last bit that is dropped: rounded to the nearest
     total += 1 << (bits - 1)
     total >>= bits
     return np.clip(total, 0, 255, out=total).astype(np.uint8)
@@ -47,6 +52,7 @@ def opencv_bilinear(pixels: Pixels, rows: int, columns: int) -> Pixels:
     (left, right), across = _linear_taps(pixels.shape[1], columns)
     (top, bottom), down = _linear_taps(pixels.shape[0], rows)
     values = pixels.astype(np.int32)
+    # Of the 22 bits that both passes multiply by, 4 are dropped here, 16 below and 2 at the end.
     wide = (values.take(left, 1) * across[0][:, None] + values.take(right, 1) * across[1][:, None]) >> 4
     upper, lower = (
         wide.take(cells, 0) * weights[:, None, None] >> 16
@@ -57,7 +63,12 @@ def opencv_bilinear(pixels: Pixels, rows: int, columns: int) -> Pixels:
 
 
 def _linear_taps(size: int, target: int) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
-    """Return the two source cells of each target cell and their integer weights: two arrays 2 x target."""
+    """Return the two source cells of each target cell and their integer weights, in 1/2048: two arrays 2 x
+    target.
+
+    Args:
+        size, target: how many cells an axis has before and after.
+    """
     centre = ((np.arange(target) + 0.5) * (size / target) - 0.5).astype(np.float32)
     first = np.floor(centre)
     share = centre - first
@@ -67,16 +78,22 @@ def _linear_taps(size: int, target: int) -> tuple[NDArray[np.intp], NDArray[np.i
 
 
 def _cubic_taps(size: int, target: int) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
-    """Return the four source cells of each target cell and their integer weights: two arrays 4 x target."""
+    """Return the four source cells of each target cell and their integer weights, in 1/2048, by Keys' cubic
+    of a = -0.75: two arrays 4 x target.
+
+    Args:
+        size, target: how many cells an axis has before and after.
+    """
     centre = ((np.arange(target) + 0.5) * (size / target) - 0.5).astype(np.float32)
     first = np.floor(centre)
     x = centre - first
     a = np.float32(-0.75)
     one = np.float32(1)
-    outer = ((a * (x + one) - 5 * a) * (x + one) + 8 * a) * (x + one) - 4 * a
-    near = ((a + 2) * x - (a + 3)) * x * x + one
-    far = ((a + 2) * (one - x) - (a + 3)) * (one - x) * (one - x) + one
-    weights = np.stack([outer, near, far, one - outer - near - far])
+    # the weights of the cells at distances 1 + x, x, 1 - x and 2 - x
+    second_before = ((a * (x + one) - 5 * a) * (x + one) + 8 * a) * (x + one) - 4 * a
+    before = ((a + 2) * x - (a + 3)) * x * x + one
+    after = ((a + 2) * (one - x) - (a + 3)) * (one - x) * (one - x) + one
+    weights = np.stack([second_before, before, after, one - second_before - before - after])
     cells = first.astype(np.intp) + np.arange(-1, 3)[:, None]
     return np.clip(cells, 0, size - 1), np.rint(weights * np.float32(1 << _COEFFICIENT_BITS)).astype(np.int32)
 
@@ -130,9 +147,11 @@ def tf_bilinear(pixels: Pixels, rows: int, columns: int) -> Floats:
 def _resample_bilinear(values: Floats, vertical: _Taps, horizontal: _Taps) -> Floats:
     """Return means of two cells along both axes, rows last. Only rows that are used are computed."""
     top, bottom, down = vertical
-    used, positions = np.unique([top, bottom], return_inverse=True)
+    used_rows, positions = np.unique([top, bottom], return_inverse=True)
+    # the places of these rows among the used ones
     top, bottom = positions.reshape(2, -1)
-    wide = _interpolate_between(values if len(used) == len(values) else values[used], *horizontal, axis=1)
+    used_values = values if len(used_rows) == len(values) else values[used_rows]
+    wide = _interpolate_between(used_values, *horizontal, axis=1)
     return _interpolate_between(wide, top, bottom, down, axis=0)
 
 
@@ -214,11 +233,10 @@ def tf_area(pixels: Pixels, rows: int, columns: int) -> Pixels:
     """
     wide = _weighted_sums(pixels.astype(np.float32), _tf_area_weights(pixels.shape[1], columns), axis=1)
     total = _weighted_sums(wide, _tf_area_weights(pixels.shape[0], rows), axis=0)
-    # source cells for each target cell, of rows and then of columns
-    ratios = (
-        np.float32(was) / np.float32(now) for was, now in zip(pixels.shape, (rows, columns), strict=False)
-    )
-    total *= np.float32(1) / (next(ratios) * next(ratios))
+    # the source cells under a target cell
+    row_ratio = np.float32(pixels.shape[0]) / np.float32(rows)
+    column_ratio = np.float32(pixels.shape[1]) / np.float32(columns)
+    total *= np.float32(1) / (row_ratio * column_ratio)
     return np.clip(total, 0, 255, out=total).astype(np.uint8)
 
 
@@ -231,10 +249,13 @@ def _tf_area_weights(size: int, target: int) -> _Weights:
     start, end = (np.arange(number, target + number, dtype=np.float32) * ratio for number in (0, 1))
     first, last = np.floor(start).astype(np.intp), np.ceil(end).astype(np.intp)
     cells = first + np.arange((last - first).max())[:, None]
+    # where each source cell begins, and whether the target cell begins or ends inside it
     left = cells.astype(np.float32)
     cut_at_start, cut_at_end = left < start, left + one > end
     shares = np.where(
-        cut_at_end, np.where(cut_at_start, ratio, end - left), np.where(cut_at_start, left + one - start, one)
+        cut_at_end,
+        np.where(cut_at_start, ratio, end - left),
+        np.where(cut_at_start, left + one - start, one),
     )
     shares[cells >= last] = 0
     return np.minimum(cells, size - 1), shares
@@ -282,7 +303,7 @@ def _weighted_sums_by_torch(values: NDArray[np.generic], weights: _TorchWeights,
     """
     cells, shares, counts = weights
     shape = [-1 if axis == number else 1 for number in range(3)]
-    # after the first cell, as many as fit into whole fours
+    # The first cell and whole fours after it are not fused.
     fused_from = 1 + (counts - 1) // 4 * 4
     exact = values.astype(np.float64)
     total = np.zeros((), np.float32)

@@ -28,7 +28,8 @@ def read_preprocess(given: AnyPath | JsonObject) -> Preprocess:
     three.
 
     Raises:
-        UsageError: it states no protocol. FileError: a file cannot be read.
+        UsageError: it states no protocol.
+        FileError: a file cannot be read.
     """
     protocol = given if isinstance(given, Mapping) else _parse_text(given)
     try:
@@ -60,10 +61,16 @@ def protocol_text(protocol: Preprocess) -> str:
 
 
 def _value_text(value: Any) -> str:
-    """Return a value of a protocol as its text has it."""
+    """Return a value of a protocol as its text has it: `0.5` for three equal numbers, `0.5,0.5,0.4` for
+    others.
+    """
     if isinstance(value, tuple):
-        return ",".join(map(_value_text, value if len(set(value)) > 1 else value[:1]))
-    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
+        numbers = value if len(set(value)) > 1 else value[:1]
+        return ",".join(map(_value_text, numbers))
+    # the short form, where it is the same number
+    if isinstance(value, float) and float(f"{value:g}") == value:
+        return f"{value:g}"
+    return str(value)
 
 
 def _parse_text(given: AnyPath) -> dict[str, Any]:
@@ -173,10 +180,13 @@ def _share_in_words(protocol: Preprocess) -> tuple[str, str]:
 
 
 def protocol_in_words(protocol: Preprocess, crops: Literal[1, 10] = 1) -> str:
-    """Return a protocol in words, for reports."""
+    """Return a protocol in words, for reports: `shorter side 256 by Pillow's bilinear, centre 224, RGB /
+    255`.
+    """
     parts = [] if protocol.jpeg is None else [f"JPEGs decoded {protocol.jpeg}"]
     share, of_square = _share_in_words(protocol)
-    parts += [f"central {share}"] if share else []
+    if share:
+        parts.append(f"central {share}")
     square, kernel = f"{protocol.size}x{protocol.size}", protocol.resampling.name
     words = {
         "none": f"{square} as they are",
@@ -185,8 +195,10 @@ def protocol_in_words(protocol: Preprocess, crops: Literal[1, 10] = 1) -> str:
     }
     parts.append(words.get(protocol.resize, f"shorter side {protocol.size} by {kernel}"))
     if protocol.crop is not None:
-        parts.append(f"centre {protocol.crop}" if crops == 1 else f"ten crops of {protocol.crop}")
-        parts[-1] += f" rounded {ROUNDING_WORDS[protocol.crop_rounding]}" if protocol.crop_rounding else ""
+        crop = f"centre {protocol.crop}" if crops == 1 else f"ten crops of {protocol.crop}"
+        if protocol.crop_rounding:
+            crop += f" rounded {ROUNDING_WORDS[protocol.crop_rounding]}"
+        parts.append(crop)
     scaling = protocol.channels.upper() + ("" if protocol.divide == 1 else f" / {protocol.divide:g}")
     if any(protocol.mean):
         scaling += f" - {_numbers_text(protocol.mean)}"

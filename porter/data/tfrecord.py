@@ -105,10 +105,10 @@ def iterate_records(file: io.BufferedReader, path: Path) -> Iterator[TfRecord]:
 
 
 def expect_whole(payload: bytes, stored: bytes, path: Path) -> None:
-    """Compare a payload with the checksum that is stored after it.
+    """Expect that a payload has the checksum that is stored after it.
 
     Raises:
-        FileError: they differ.
+        FileError: it has another one.
     """
     if len(stored) < _CHECKSUM.size or masked_crc32c(payload) != _CHECKSUM.unpack(stored)[0]:
         raise FileError("the checksum of its record is wrong: the file is damaged", where=path)
@@ -168,17 +168,15 @@ def _read_entry(file: BinaryIO, entry: TfRecord) -> tuple[str, TfRecord | None]:
 
 
 def _first_bytes(file: BinaryIO, feature: TfRecord) -> TfRecord | None:
-    """Return where the first bytes of a feature are in the file; None if it has none."""
+    """Return where the first bytes of a feature are in the file, such as an encoded photo; None if it has
+    none.
+    """
     for kind, values in _fields(file, feature):
         if kind == _BYTES_LIST and isinstance(values, TfRecord):
-            return next(
-                (
-                    value
-                    for number, value in _fields(file, values)
-                    if number == _ONLY_FIELD and isinstance(value, TfRecord)
-                ),
-                None,
-            )
+            for number, value in _fields(file, values):
+                if number == _ONLY_FIELD and isinstance(value, TfRecord):
+                    return value
+            return None
     return None
 
 
@@ -187,12 +185,13 @@ def _first_value(file: BinaryIO, feature: TfRecord) -> FeatureValue | None:
     for kind, values in _fields(file, feature):
         if not isinstance(values, TfRecord):
             continue
-        found = next((value for number, value in _fields(file, values) if number == _ONLY_FIELD), None)
-        if kind == _BYTES_LIST and isinstance(found, TfRecord):
-            return _read_text(file, found)
-        if kind == _INT64_LIST and found is not None:
-            number = found if isinstance(found, int) else _varint(file, found.start, found.end)[0]
-            return number - (1 << 64) if number >> 63 else number  # int64 is stored in two's complement
+        first = next((value for number, value in _fields(file, values) if number == _ONLY_FIELD), None)
+        if kind == _BYTES_LIST and isinstance(first, TfRecord):
+            return _read_text(file, first)
+        if kind == _INT64_LIST and first is not None:
+            # A list of numbers is stored as a field each, or packed into one field of bytes.
+            integer = first if isinstance(first, int) else _varint(file, first.start, first.end)[0]
+            return integer - (1 << 64) if integer >> 63 else integer  # int64 is stored in two's complement
     return None
 
 

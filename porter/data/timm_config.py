@@ -75,6 +75,8 @@ def differences_of_timm(protocol: Preprocess) -> tuple[str, ...]:
 
 
 def _share_of_size(crop: int, size: int) -> float:
-    """Return the share of which timm makes `size` again, with as few digits as possible."""
+    """Return timm's `crop_pct` for a crop of a size, with as few digits as possible: 0.875 for 224 of 256.
+    timm makes the size of it again, by `floor(crop / crop_pct)`.
+    """
     shares = (round(crop / size, digits) for digits in range(3, 17))
     return next((share for share in shares if floor(crop / share) == size), crop / (size + 0.5))

@@ -82,10 +82,9 @@ def from_transformers(settings: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(
             f"porter does not know what '{name}' does; it knows those of {', '.join(_PROCESSORS)}"
         )
-    if not_followed := [
-        key for key, known in _SETTINGS_OF_CLASS.items() if settings.get(key) and kind != known
-    ]:
-        raise ValueError(f"'{not_followed[0]}'")
+    for key, followed_class in _SETTINGS_OF_CLASS.items():
+        if settings.get(key) and kind != followed_class:
+            raise ValueError(f"'{key}'")
     if not settings.get("do_resize", True):
         raise ValueError("it resizes nothing")
     defaults = _PROCESSORS[kind]
@@ -125,7 +124,9 @@ def _class_name(settings: Mapping[str, Any]) -> str:
 
 
 def _class_of_processor(name: str) -> str:
-    """Return the class of a processor, without what its versions add to the name."""
+    """Return the class of a processor, without what its versions add to the name: `ConvNext` of
+    `ConvNextImageProcessorFast`.
+    """
     return (
         name.removesuffix("Fast")
         .removesuffix("Pil")
@@ -160,7 +161,9 @@ def _resize_and_crop(settings: Mapping[str, Any], kind: str, defaults: _Processo
 
 
 def _crop_share(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a crop of a share of the resized photo (ConvNeXT's). Large sizes are squashed instead."""
+    """Return the resize and the crop of ConvNeXT's processor: a crop of `size`, which is a share of the
+    resized photo. From 384 on, photos are squashed to the size instead.
+    """
     resize, size = _parse_size(settings["size"], False)
     if resize != "shorter_side" or settings.get("do_center_crop"):
         raise ValueError(f"a size of {settings['size']}")
@@ -185,7 +188,8 @@ def _parse_size(size: Any, square: bool) -> tuple[str, int]:
 def _parse_scaling(settings: Mapping[str, Any], kind: str, defaults: _Processor) -> dict[str, Any]:
     """Return the divisor of pixels, and the mean and the standard deviation."""
     factor = settings.get("rescale_factor", 1 / 255) if settings.get("do_rescale", True) else 1
-    mean, std = [0.0] * 3, [1.0] * 3
+    mean = [0.0, 0.0, 0.0]
+    std = [1.0, 1.0, 1.0]
     if defaults.normalises and settings.get("do_normalize", True):
         mean, std = list(settings["image_mean"]), list(settings["image_std"])
     if settings.get("rescale_offset"):

@@ -69,10 +69,10 @@ def blocks_of(record: Record) -> list[Box]:
         return []
     output_shapes = _output_shapes(graph, record.input.native_size)
     pads = {pad.site: pad for pad in record.pads if pad.source != pad.realised}
-    parts = _nodes_by_block(graph.nodes)
-    block_of = {node.path: name for name, nodes in parts.items() for node in nodes}
+    nodes_by_block = _nodes_by_block(graph.nodes)
+    block_of = {node.path: name for name, nodes in nodes_by_block.items() for node in nodes}
 
-    def step(node: Node) -> BlockNode:
+    def block_node(node: Node) -> BlockNode:
         """Make a node of a block, with what the page says of it."""
         return BlockNode(
             node.path,
@@ -82,16 +82,17 @@ def blocks_of(record: Record) -> list[Box]:
             pads.get(node.path),
         )
 
-    blocks, before = [], None
-    for name, nodes in parts.items():
+    blocks = []
+    block_before = None
+    for name, nodes in nodes_by_block.items():
         reads = dict.fromkeys(
             block_of[source] for node in nodes for source in node.inputs if block_of.get(source, name) != name
         )
         counts = Counter(node.op_name for node in nodes)
         ops = ", ".join(f"{count} {op}" if count > 1 else op for op, count in counts.items())
-        reads_before_only = set(reads) <= {before}
-        blocks.append(Box(name, ops, tuple(map(step, nodes)), () if reads_before_only else tuple(reads)))
-        before = name
+        listed_reads = () if set(reads) <= {block_before} else tuple(reads)
+        blocks.append(Box(name, ops, tuple(map(block_node, nodes)), listed_reads))
+        block_before = name
     return blocks
 
 
@@ -104,21 +105,27 @@ def _output_shapes(graph: Graph, size: KnownSize) -> dict[str, str]:
 
 
 def _nodes_by_block(nodes: Sequence[Node]) -> Mapping[str, Sequence[Node]]:
-    """Return the nodes by the names of their blocks: the longest beginnings of paths that make few enough of
-    them.
+    """Return the nodes by the names of their blocks: the longest beginnings of paths that make at most
+    MOST_BLOCKS of them, such as `layer1/0` of `layer1/0/conv1`.
 
-    Paths of a file often have one part only; they are cut behind each node that joins values.
+    Paths of a file often have one part only; they are cut behind each node that joins values, and a block is
+    named after its first and its last node.
     """
     # the longest beginnings first
     for depth in range(max(node.path.count("/") for node in nodes), 0, -1):
-        parts: dict[str, list[Node]] = {}
+        by_beginning: dict[str, list[Node]] = {}
         for node in nodes:
-            parts.setdefault("/".join(node.path.split("/")[:depth]), []).append(node)
-        if len(parts) <= MOST_BLOCKS:
-            return parts
+            beginning = "/".join(node.path.split("/")[:depth])
+            by_beginning.setdefault(beginning, []).append(node)
+        if len(by_beginning) <= MOST_BLOCKS:
+            return by_beginning
     runs: list[list[Node]] = [[]]
     for node in nodes:
         runs[-1].append(node)
         if len(node.inputs) > 1:
             runs.append([])
-    return {f"{run[0].path} … {run[-1].path}" if len(run) > 1 else run[0].path: run for run in runs if run}
+    by_ends: dict[str, list[Node]] = {}
+    for run in filter(None, runs):
+        name = run[0].path if len(run) == 1 else f"{run[0].path} … {run[-1].path}"
+        by_ends[name] = run
+    return by_ends

@@ -24,8 +24,9 @@ def card(contents: Contents) -> str:
     )
     head = Markup("<tr><th>site</th><th>source</th><th>{}</th></tr>").format(record.framework)
     warned = Markup("").join(map(Markup("<p>Warning: {}</p>").format, record.warnings))
-    hidden = f"; sites that need more and are not shown: {len(shown) - _MOST}" if len(shown) > _MOST else ""
-    note = f"sites with the layers' own padding: {len(record.pads) - len(shown)}{hidden}"
+    note = f"sites with the layers' own padding: {len(record.pads) - len(shown)}"
+    if len(shown) > _MOST:
+        note += f"; sites that need more and are not shown: {len(shown) - _MOST}"
     return str(
         Markup(
             '<div><b>{}</b> to {} in <code>{}</code><p><b style="color:{}">{}</b>. {}</p>{}{}<p>{}</p></div>'

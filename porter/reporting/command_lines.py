@@ -19,24 +19,30 @@ _OF_LOGITS = {op.name for op in OF_LOGITS}
 
 
 def convert(record: Record, folder: str, again: bool = False) -> str:
-    """Return the line `porter convert` with the options in the record.
+    """Return the line `porter convert` that made a port, with the options in its record.
 
     Args:
         folder: the port's folder, as it is typed.
         again: the line replaces the port by one that is checked.
     """
-    # None where a recipe has the graph, or the file of the weights.
+    # A file with the graph alone, beside the file of the weights; None where a recipe or that file has it.
     graph_file = record.source.graph
-    of_graph = record.zoo is None
+    is_one_file = graph_file is None
+    has_no_recipe = record.zoo is None
     ops = [node["op"] for node in record.graph["nodes"]]
-    ends = [node["op"] for node in record.graph["nodes"] if node["path"] == record.graph["output"]]
+    last_ops = [node["op"] for node in record.graph["nodes"] if node["path"] == record.graph["output"]]
     subject = record.variant or record.source.given
     # A file that carries its graph is the subject itself.
-    own_weights = None if of_graph else record.source.to_give
+    own_weights = None if has_no_recipe else record.source.to_give
     if graph_file is not None:
         subject, own_weights = graph_file.file, record.source.file
-    is_one_file = graph_file is None
-    stated_by_user = is_one_file and record.origin is not None and record.origin.by == "user"
+    # The port ends in a softmax or a sigmoid, which it would lack without the option.
+    keeps_activation = record.activation is None and not _OF_LOGITS.isdisjoint(last_ops)
+    is_stated_by_user = is_one_file and record.origin is not None and record.origin.by == "user"
+    # True for the default library's class, `timm` for timm's
+    stock: bool | str = False
+    if record.stock_class is not None:
+        stock = "timm" if record.stock_class.startswith("timm.") else True
     preprocess = None
     if record.protocol_by == "user" and record.preprocess is not None:
         preprocess = protocol_text(record.preprocess)
@@ -48,18 +54,17 @@ def convert(record: Record, folder: str, again: bool = False) -> str:
         out=folder,
         padding=record.padding if is_one_file else None,
         input_size=_input_size(record),
-        keep_activation=of_graph and record.activation is None and not _OF_LOGITS.isdisjoint(ends),
-        outputs=record.ended_at if of_graph else (),
-        origin=record.zoo if stated_by_user else None,
+        keep_activation=has_no_recipe and keeps_activation,
+        outputs=record.ended_at if has_no_recipe else (),
+        origin=record.zoo if is_stated_by_user else None,
         dtype=record.dtype,
         quantize=record.quantize,
         keep_background=record.background,
         keep_dropout=record.framework in WITH_DROPOUTS and "dropout" in ops,
-        # True for the default library's class, `timm` for timm's
-        stock=record.stock_class is not None and (not record.stock_class.startswith("timm.") or "timm"),
+        stock=stock,
         fold_bn=record.folded is not None,
         preprocess=preprocess,
-        class_names=record.labels if of_graph and record.class_names else None,
+        class_names=record.labels if has_no_recipe and record.class_names else None,
         mapped=record.mapped,
         options=record.chosen,
         reference=_reference(record),
@@ -70,7 +75,7 @@ def convert(record: Record, folder: str, again: bool = False) -> str:
 
 
 def verify(record: Record, folder: str) -> str:
-    """Write `porter verify` with the files of the record."""
+    """Return the line `porter verify` for a port, with the files that its record names."""
     reference = _reference(record)
     return VERIFY.line(
         folder=folder, weights=record.source.to_give, layers=True, reference=reference, recipes=record.recipes
@@ -91,12 +96,15 @@ def evaluate(record: Record, folder: str, result: Evaluation | None) -> str:
 
 
 def _run_options(result: Evaluation) -> dict[str, object]:
-    """Return how an evaluation was run, as options of the command."""
+    """Return how an evaluation was run, as options of the command: a run in words of `bf16, compiled` gives
+    `compiled` True.
+    """
     words = result.run.split(", ")
-    run = {"compiled": "compiled" in words, "channels_last": "channels first" not in words}
+    names = ("precision", "device", "crops", "real_labels")
     return {
-        **run,
-        **{name: getattr(result, name) for name in ("precision", "device", "crops", "real_labels")},
+        "compiled": "compiled" in words,
+        "channels_last": "channels first" not in words,
+        **{name: getattr(result, name) for name in names},
     }
 
 
@@ -124,9 +132,9 @@ def _photo_options(result: Evaluation | Study | None, usual: object) -> dict[str
     """
     if result is None:
         return {"data": "PATH"}
-    fed = None if result.preprocess is None else read_preprocess(result.preprocess)
+    protocol = None if result.preprocess is None else read_preprocess(result.preprocess)
     return {
-        "preprocess": protocol_text(fed) if fed is not None and fed != usual else None,
+        "preprocess": protocol_text(protocol) if protocol is not None and protocol != usual else None,
         **{name: getattr(result, name) for name in ("limit", "split", "labels", "class_names")},
         "data": result.photos[0],
     }
@@ -147,14 +155,12 @@ def _input_size(record: Record) -> str | None:
     """Return the size that has to be typed, None where it is the usual one; a file that carries its graph may
     state none.
     """
-    size = record.input.size
-    if record.zoo is None or size not in (None, record.input.native_size):
-        return size_text(size or ANY)
+    only_size = record.input.size  # None for a port that takes any
+    if record.zoo is None or only_size not in (None, record.input.native_size):
+        return size_text(only_size or ANY)
     # Pads that are computed at run time, or compositions, say that `any` was asked for.
-    asked_for_any = size is None and any(
-        pad.kind in ("dynamic pad layer", "composition") for pad in record.pads
-    )
-    return size_text(ANY) if asked_for_any else None
+    has_pads_for_any = any(pad.kind in ("dynamic pad layer", "composition") for pad in record.pads)
+    return size_text(ANY) if only_size is None and has_pads_for_any else None
 
 
 def _reference(record: Record) -> str | None:

@@ -83,16 +83,15 @@ def front_matter(contents: Contents) -> dict[str, Any]:
     if licence and not _hub_knows(licence):
         licences = {"license": "other", "license_name": licence}
     classifies = record.output == "logits" and record.classes > 0 and record.input.channels == 3
-    tag = {"pipeline_tag": "image-classification"} if classifies else {}
-    trained_on = (
-        {"datasets": ["imagenet-1k"]} if record.source.published and record.labels == IMAGENET else {}
-    )
-    named = [record.architecture, record.zoo]
+    task = {"pipeline_tag": "image-classification"} if classifies else {}
+    is_of_imagenet = record.source.published and record.labels == IMAGENET
+    trained_on = {"datasets": ["imagenet-1k"]} if is_of_imagenet else {}
+    names = [name for name in (record.architecture, record.zoo) if name is not None]
     return {
         **licences,
         "library_name": "timm" if _is_timm_class(record) else _hub_library(record),
-        **tag,
-        "tags": ["porter", _hub_library(record), *(name for name in named if name is not None)],
+        **task,
+        "tags": ["porter", _hub_library(record), *names],
         **trained_on,
     }
 
@@ -104,6 +103,7 @@ def _hub_knows(licence: str) -> bool:
 
 
 def _hub_library(record: Record) -> str:
+    """Return the Hub's name of the port's framework, such as `pytorch`."""
     return _FRAMEWORKS.get(record.framework, record.framework)
 
 

@@ -76,7 +76,11 @@ def sections(contents: Contents) -> dict[str, bool]:
 
 
 def missing_sections(contents: Contents, folder: str) -> list[tuple[str, str]]:
-    """Name the sections that are missing, each with the command that makes it for the port `folder`."""
+    """Name the sections that a report could have and has not, each with the command that makes it.
+
+    Args:
+        folder: the port's, as the commands name it.
+    """
     record = contents.record
     makers = {"errors": ("The error of every node", command_lines.convert(record, folder, again=True))}
     if own_protocol(record) is not None:
@@ -124,12 +128,8 @@ def _template_values(contents: Contents) -> dict[str, Any]:
     """Return what the template of the page shows, by its names. Plots are drawn in two widths, and parts that
     were never made are None or empty.
     """
-    record, comparison, details, evaluation = (
-        contents.record,
-        contents.comparison,
-        contents.details,
-        contents.evaluation,
-    )
+    record, details = contents.record, contents.details
+    comparison, evaluation = contents.comparison, contents.evaluation
     pairs = details.pairs or ()
     name = contents.folder.resolve().name
     present = sections(contents)
@@ -175,7 +175,7 @@ def _pads_nothing(pad: PadDecision) -> bool:
 
 
 def _group_pads(pads: Iterable[PadDecision]) -> list[tuple[PadDecision, list[str]]]:
-    """Return the pads that differ in more than their sites, each with all sites that pad so."""
+    """Return the decisions on pads, those that differ in their sites only as one, each with its sites."""
     sites: dict[PadDecision, list[str]] = {}
     for pad in pads:
         sites.setdefault(pad.model_copy(update={"site": ""}), []).append(pad.site)
@@ -183,7 +183,9 @@ def _group_pads(pads: Iterable[PadDecision]) -> list[tuple[PadDecision, list[str
 
 
 def _rows(evaluation: Evaluation) -> list[AccuracyRow]:
-    """Return the rows of the accuracy plot: source, port and published figure."""
+    """Return the rows of the accuracy plot: of the source if it ran, of the port, and of the published figure
+    if there is one.
+    """
     rows = [_row("port", evaluation)]
     if evaluation.source is not None:
         rows.insert(0, _row("source", evaluation.source.accuracy))

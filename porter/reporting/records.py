@@ -42,8 +42,9 @@ def read_contents(folder: Path) -> Contents:
     figures are theirs.
 
     Raises:
-        UsageError: there is no port. FileError: a record is damaged or too large. ChecksumError: the model
-            file is another one.
+        UsageError: there is no port.
+        FileError: a record is damaged or too large.
+        ChecksumError: the model file is another one.
     """
     port = read_port(folder)
     return Contents(
@@ -76,7 +77,9 @@ def _read_part(port: StoredPort, name: str, schema: type[T]) -> T | None:
 
 
 def _read_details(path: Path) -> Details:
-    """Read the details beside port.json, which older ports lack."""
+    """Read the details beside port.json; they are empty for a port that was not evaluated, or by an older
+    porter.
+    """
     if not path.is_file():
         return Details()
     expect_plain(path)
@@ -92,6 +95,11 @@ def _read_details(path: Path) -> Details:
 
 
 def _damage_error(error: ValidationError, path: Path, *above: str) -> FileError:
+    """Make the error of a damaged record from pydantic's, with its first complaint.
+
+    Args:
+        above: the names within the file under which the damaged part stands.
+    """
     first = error.errors()[0]
     place = ".".join(map(str, (*above, *first["loc"]))) or "the top"
     return FileError(f"{first['msg']} at {place}", where=path, next="run the command that wrote it again")

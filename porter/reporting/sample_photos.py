@@ -57,6 +57,7 @@ def show(photo: SamplePhoto, record: Record) -> ShownPhoto:
 
 
 def _index_of(guess: LikelyClass | None) -> int | None:
+    """Return the class of a guess; None where there is none."""
     return None if guess is None else guess.index
 
 
@@ -71,6 +72,7 @@ def logit_name(index: int, record: Record) -> str:
 
 
 def _name(index: int, label: Label | None) -> str:
+    """Name a class by its label, otherwise by its number."""
     return label.name if label else f"class {index}"
 
 

@@ -51,11 +51,11 @@ def conclude(contents: Contents) -> Conclusion:
         path = next((node.path for node in verdict.nodes if not node.ok), None)
         if verdict.first_bad:
             path = verdict.first_bad.path
-        first = "" if path is None else f" {path} is the first node that differs."
+        first_difference = "" if path is None else f" {path} is the first node that differs."
         return Conclusion(
             "differs",
             "Differs",
-            f"The port does not compute the function of {verdict.reference}.{first} {figures}",
+            f"The port does not compute the function of {verdict.reference}.{first_difference} {figures}",
         )
     if record.quantize is not None:
         sentence = (
@@ -70,17 +70,21 @@ def conclude(contents: Contents) -> Conclusion:
         return Conclusion(
             "unproved", "Not proved", f"The port agrees only with porter’s own build of the source. {figures}"
         )
-    first = f"The shipped pads were proved against {verdict.shipped.reference}. " if verdict.shipped else ""
-    functions = verdict.reference
+    shipped = ""
+    if verdict.shipped:
+        shipped = f"The shipped pads were proved against {verdict.shipped.reference}. "
+    references = verdict.reference
     if verdict.given is not None and verdict.given.reference != verdict.reference:
-        functions = f"{verdict.reference} and as {verdict.given.reference}"
+        references = f"{verdict.reference} and as {verdict.given.reference}"
     return Conclusion(
-        "proved", "Proved", f"{first}The port computes the same function as {functions}. {figures}"
+        "proved", "Proved", f"{shipped}The port computes the same function as {references}. {figures}"
     )
 
 
 def _figures_of_proof(verdict: VerdictRecord) -> str:
-    """Write the figures of a proof in one sentence."""
+    """Write the figures of a proof in one sentence, the cut points (where values inside are replaced) and
+    what the reading was compared with in further ones.
+    """
     sizes = " and ".join(f"{rows}×{columns}" for rows, columns in verdict.sizes)
     top = f", argmax {verdict.argmax}" if verdict.argmax else ""
     worst = (
@@ -90,7 +94,7 @@ def _figures_of_proof(verdict: VerdictRecord) -> str:
     images = "1 input" if verdict.inputs == 1 else f"{verdict.inputs} inputs"
     run = f" with {verdict.reference}, run by {verdict.run_by}" if verdict.run_by else ""
     layers = "" if verdict.cut is None else f" At cut points: {verdict.cut}."
-    witnesses = "".join(f" {each[0].upper()}{each[1:]}." for each in verdict.held)
+    witnesses = "".join(f" {line[0].upper()}{line[1:]}." for line in verdict.held)
     return (
         f"Compared in {verdict.dtype} on {images}, at {sizes}{run}: "
         f"{len(verdict.nodes)} nodes, {nodes}; "
@@ -105,10 +109,9 @@ def warn(contents: Contents) -> list[str]:
     record, verdict = contents.record, contents.comparison
     sentences = [] if verdict is None else _warnings_of_proof(verdict, record)
     if record.input.size is not None:
+        rows, columns = record.input.size
         sentences.append(
-            "The pads are right only at an input of {}×{}; the port refuses other sizes.".format(
-                *record.input.size
-            )
+            f"The pads are right only at an input of {rows}×{columns}; the port refuses other sizes."
         )
     if record.padding == "trained":
         sentences.append(
@@ -141,7 +144,9 @@ def warn(contents: Contents) -> list[str]:
 
 
 def _warnings_of_proof(verdict: VerdictRecord, record: Record) -> list[str]:
-    """Return sentences on what limits the comparison with the source."""
+    """Return sentences on what limits the comparison with the source: notes on the user's reference,
+    references that were not run, and rounding.
+    """
     clauses = [note for note in verdict.given.notes if note] if verdict.given is not None else []
     clauses += verdict.not_run
     clauses += [
@@ -152,13 +157,14 @@ def _warnings_of_proof(verdict: VerdictRecord, record: Record) -> list[str]:
         if result.rounds_from is not None
     ]
     rounding = verdict.rounding or record.rounding
-    clauses += [] if rounding is None else [rounding]
+    if rounding is not None:
+        clauses.append(rounding)
     return [f"{clause[0].upper()}{clause[1:]}." for clause in clauses]
 
 
 def _zeros_before_pools(record: Record) -> list[str]:
-    """Return the paths of the max pools before which the port has a layer of zeros that take part in the
-    maximum.
+    """Return the paths of the max pools before which the port has a layer that pads with zeros, which take
+    part in the maximum.
     """
     padded = {pad.site for pad in record.pads if pad.kind == "pad layer"}
     nodes = from_record(record.graph).nodes
@@ -172,7 +178,7 @@ def _zeros_before_pools(record: Record) -> list[str]:
 def facts(record: Record) -> list[Fact]:
     """List the facts about the source and the port."""
     rows, columns = record.input.native_size
-    at = "any size" if record.input.size is None else "{}×{} only".format(*record.input.size)
+    taken = "any size" if record.input.size is None else "{}×{} only".format(*record.input.size)
     shape = (
         f"N×{record.input.channels}×H×W"
         if record.input.layout == "NCHW"
@@ -182,8 +188,8 @@ def facts(record: Record) -> list[Fact]:
     if graph.axes:
         shape = axes_text(graph.axes).replace(" x ", "×")
     shape += further_text(graph).replace(" x ", "×")
-    lists = record.tensors
-    counted = {"used": lists.used, "ignored": lists.ignored, "filled with a constant": lists.filled}
+    tensors = record.tensors
+    counted = {"used": tensors.used, "ignored": tensors.ignored, "filled with a constant": tensors.filled}
     entries = [
         *([Fact("Variant", f"{record.variant}, of {record.architecture}")] if record.variant else []),
         Fact("From", record.zoo or "the file’s own graph and names, without a recipe"),
@@ -199,7 +205,7 @@ def facts(record: Record) -> list[Fact]:
         ),
         *(Fact("Assumed", line) for line in record.assumed),
         *(Fact(f"sha256 of {name}", digest, literal=True) for name, digest in record.model.items()),
-        Fact("Input", f"{shape}, {at}; designed for {rows}×{columns}"),
+        Fact("Input", f"{shape}, {taken}; designed for {rows}×{columns}"),
         Fact("Output", _output_words(record)),
         Fact("Classes", _classes_words(record)),
         Fact("Tensors", ", ".join(f"{len(names)} {what}" for what, names in counted.items() if names)),
@@ -230,6 +236,7 @@ def facts(record: Record) -> list[Fact]:
 
 
 def _output_words(record: Record) -> str:
+    """Say what a port gives: `N×1000 logits; the source’s softmax is taken off`."""
     if not record.classes:
         return "N×features" if record.variant else "what the file gives: features, maps or several of them"
     shape = f"N×{record.classes} {record.output}"
@@ -237,6 +244,7 @@ def _output_words(record: Record) -> str:
 
 
 def _classes_words(record: Record) -> str:
+    """Say how many classes a port has, of how many of the file's, and by which labels."""
     if not record.classes:
         return "none"
     of_file = f" of the file’s {record.source_classes}" if record.classes != record.source_classes else ""
@@ -244,8 +252,8 @@ def _classes_words(record: Record) -> str:
 
 
 def steps(record: Record) -> list[str]:
-    """List the steps from a photo to the port's input, as predict and eval follow them; as they are stated
-    where those refuse the port's size. [] where nothing states them.
+    """List the steps from a photo to the port's input, as predict and eval follow them, or as the protocol
+    states them where these refuse the port's size; [] if the port has no protocol.
     """
     if record.preprocess is None:
         return []
@@ -262,17 +270,20 @@ def preprocessing(protocol: Preprocess) -> list[str]:
     share = None if protocol.central_fraction is None else f"{100 * protocol.central_fraction:g} %"
     if share and protocol.resize != "square":
         steps.append(f"Keep the central {share} of height and width.")
-    square, kernel = f"{protocol.size}×{protocol.size}", protocol.resampling
+    square = f"{protocol.size}×{protocol.size}"
     rounded = f", rounded {ROUNDING_WORDS[protocol.crop_rounding]}" if protocol.crop_rounding else ""
     kept = f"a square of {share} of the shorter side" if share else "the largest square"
-    whose = kernel.name.replace("'", "’")
+    resampling = protocol.resampling
+    kernel = resampling.name.replace("'", "’")
     resize = {
         "none": f"Take photos of {square} pixels as they are.",
         "squash": f"Resize to {square} pixels, ignoring the aspect ratio",
         "square": f"Keep {kept} at the centre{rounded}, and resize it to {square} pixels",
         "shorter_side": f"Resize the shorter side to {protocol.size} pixels, keeping the aspect ratio",
     }[protocol.resize]
-    steps.append(resize if protocol.resize == "none" else f"{resize}, with {whose} kernel: {kernel.how}.")
+    if protocol.resize != "none":
+        resize = f"{resize}, with {kernel} kernel: {resampling.how}."
+    steps.append(resize)
     if protocol.crop is not None:
         steps.append(f"Keep the {protocol.crop}×{protocol.crop} pixels at the centre{rounded}.")
     if protocol.channels == "bgr":

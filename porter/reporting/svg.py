@@ -76,23 +76,23 @@ def dots(places: list[tuple[float, float]], class_: str) -> Element:
     """Make many dots as one path of strokes without length, which round line caps make round. Circles take
     ten times the bytes.
     """
-    return element(
-        "path", d="".join(f"M{_attribute_text(x)} {_attribute_text(y)}h0" for x, y in places), class_=class_
-    )
+    strokes = "".join(f"M{_attribute_text(x)} {_attribute_text(y)}h0" for x, y in places)
+    return element("path", d=strokes, class_=class_)
 
 
 def shorten_to(text: str, width: float) -> str:
-    """Return a text with its middle cut out, about `width` px wide."""
-    room = max(3, int(width / CHARACTER))
+    """Return a text that is about `width` px wide: one that is longer has `…` in place of its middle."""
+    room = max(3, int(width / CHARACTER))  # in characters
     if len(text) <= room:
         return text
     head = (room - 1) // 2
-    return f"{text[:head]}…{text[len(text) - (room - 1 - head) :]}"
+    tail = room - 1 - head
+    return f"{text[:head]}…{text[-tail:]}"
 
 
 def round_ticks(low: float, high: float, most: int) -> list[float]:
-    """Return at most `most` + 1 round numbers (1, 2 or 5 times a power of ten apart) that cover `low`..`high`
-    from inside.
+    """Return at most `most` + 1 round numbers from `low` to `high` for an axis, 1, 2 or 5 times a power of
+    ten apart: [0, 20, 40] for 0 to 50 with `most` of 3.
     """
     span = high - low
     if not 1e-300 < span < 1e300:
@@ -101,7 +101,8 @@ def round_ticks(low: float, high: float, most: int) -> list[float]:
     power = 10.0 ** floor(log10(rough))
     # 1e-9 is for numbers that rounding puts just above or below
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9))
-    return [number * step for number in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
+    first, last = ceil(low / step - 1e-9), floor(high / step + 1e-9)
+    return [number * step for number in range(first, last + 1)]
 
 
 def _attribute_text(value: str | float) -> str:

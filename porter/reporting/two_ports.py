@@ -24,20 +24,22 @@ class Pair:
 
 def compare_contents(one: Contents, other: Contents) -> dict[str, Any]:
     """Return what the page of two ports shows. Rows in which they differ are marked there."""
-    both = (one, other)
+    ports = (one, other)
+    names = [port.folder.resolve().name for port in ports]
     return {
-        "subject": " and ".join(dict.fromkeys(each.record.name for each in both)),
-        "names": [each.folder.resolve().name for each in both],
-        "conclusions": [(each.folder.resolve().name, conclude(each)) for each in both],
+        "subject": " and ".join(dict.fromkeys(port.record.name for port in ports)),
+        "names": names,
+        "conclusions": [(name, conclude(port)) for name, port in zip(names, ports, strict=True)],
         "relation": _relation(one, other),
-        "facts": _rows(*({fact.term: fact.text for fact in facts(each.record)} for each in both)),
-        "errors": _rows(*(_errors(each) for each in both)),
-        "pads": [row for row in _rows(*(_pads(each) for each in both)) if row.one != row.other],
-        "accuracies": _rows(*(_accuracies(each) for each in both)),
+        "facts": _rows(*({fact.term: fact.text for fact in facts(port.record)} for port in ports)),
+        "errors": _rows(*map(_errors, ports)),
+        "pads": [row for row in _rows(*map(_pads, ports)) if row.one != row.other],
+        "accuracies": _rows(*map(_accuracies, ports)),
     }
 
 
 def _rows(one: Mapping[str, str], other: Mapping[str, str]) -> list[Pair]:
+    """Return what two ports say under the same names side by side, in the order of the names."""
     return [Pair(what, one.get(what, ""), other.get(what, "")) for what in dict.fromkeys((*one, *other))]
 
 
@@ -45,14 +47,14 @@ def _relation(one: Contents, other: Contents) -> str:
     """Say in a sentence how two ports belong together."""
     if one.record.source.sha256 != other.record.source.sha256:
         return "The two were made from different files."
-    both_proved = all(conclude(each).standing == "proved" for each in (one, other))
+    both_proved = all(conclude(port).standing == "proved" for port in (one, other))
     if both_proved and one.record.padding == other.record.padding:
         return "Both were made from the same file and are proved, so that they compute the same function."
     return "Both were made from the same file."
 
 
 def _errors(contents: Contents) -> dict[str, str]:
-    """Say how far each number type's logits are from the source's."""
+    """Say by number type how far a port's logits are from the source's; {} without a comparison."""
     dtypes: Iterable[tuple[str, Any]] = contents.comparison.dtypes.items() if contents.comparison else ()
     return {
         dtype: f"{distance_text(parity.logits.rel_l2)} of at most {distance_text(parity.limit)}"
@@ -61,6 +63,7 @@ def _errors(contents: Contents) -> dict[str, str]:
 
 
 def _pads(contents: Contents) -> dict[str, str]:
+    """Return by node how the port pads there."""
     return {pad.site: pad.realised for pad in contents.record.pads}
 
 
@@ -73,7 +76,8 @@ def _accuracies(contents: Contents) -> dict[str, str]:
         "top-1, %": f"{measured.top1:.2f} ({measured.ci95[0]:.2f} to {measured.ci95[1]:.2f})",
         "images": str(measured.images),
     }
-    figures |= {"top-5, %": f"{measured.top5:.2f}"} if measured.has_top5 else {}
+    if measured.has_top5:
+        figures["top-5, %"] = f"{measured.top5:.2f}"
     return {
         **figures,
         "loss, nats": "" if measured.loss is None else f"{measured.loss:.4f}",

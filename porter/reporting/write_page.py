@@ -46,17 +46,19 @@ def report(asked: ReportOptions) -> Report:
         other: the folder of a second port; the page then has both side by side.
 
     Raises:
-        UsageError: there is no port, or `out` is a file that is not a report. FileError: a record is damaged,
-            or the report cannot be written. ChecksumError: the model file is not the one that port.json
-            describes.
+        UsageError: there is no port, or `out` is a file that is not a report.
+        FileError: a record is damaged, or the report cannot be written.
+        ChecksumError: the model file is not the one that port.json describes.
     """
     folder, out, other = Path(asked.folder), asked.out, asked.other
     contents = read_contents(folder)
     second = None if other is None else read_contents(Path(other))
-    path = folder / NAME
-    if second is not None:
+    if out:
+        path = Path(out)
+    elif second is None:
+        path = folder / NAME
+    else:
         path = Path(f"{folder.resolve().name}-and-{second.folder.resolve().name}.html")
-    path = Path(out or path)
     target = path if out is None else behind_links(path)  # a link in the port is a stranger's
     _expect_replaceable(target)
     write_whole(target, page(contents) if second is None else page_of_two(contents, second))

@@ -76,8 +76,8 @@ def open_photos(
     limit: int | None = None,
     split: str | None = None,
 ) -> PhotoSet:
-    """Find the photos of a data set and their labels, and return them with those that cannot be scored and
-    why; no photo is opened.
+    """Find the photos of a data set and their labels, and return them, with those that cannot be scored and
+    the reason; no photo is opened.
 
     Args:
         path: a folder or a file in one of the layouts.
@@ -127,12 +127,14 @@ def open_photos(
         path=photos.path,
         layout=photos.layout,
         photos=tuple(
-            Photo(each.name, each.labels, each.place)
-            for each in chosen
-            if each.place is not None and each.labels
+            Photo(candidate.name, candidate.labels, candidate.place)
+            for candidate in chosen
+            if candidate.place is not None and candidate.labels
         ),
         failed=tuple(
-            Failure(each.name, each.why) for each in chosen if each.place is None or not each.labels
+            Failure(candidate.name, candidate.why)
+            for candidate in chosen
+            if candidate.place is None or not candidate.labels
         ),
         excluded=photos.excluded,
         validation=validation and len(chosen) == len(photos.candidates),
@@ -149,9 +151,8 @@ def open_any_photos(
     limit: int | None = None,
     split: str | None = None,
 ) -> PhotoSet:
-    """Open photos as `open_photos` does, and return them. A folder in which most photos tell no class that
-    the port knows gives all its photos without classes, and so does a folder that has no layout; `unlabelled`
-    then says why.
+    """Open photos as `open_photos` does, or, for a study that can do without labels, without classes: where a
+    folder has no layout, or most photos in it tell no class that the port knows. `unlabelled` then says why.
 
     Raises:
         PorterError: as `open_photos`.
@@ -227,11 +228,11 @@ def _find_photos(path: Path, classes: Classes, split: str | None) -> FoundPhotos
             raise FileError(
                 "there is no such file or folder", where=path, next=f"check the path; {_LAYOUTS_HINT}"
             )
-        photos = (
-            _read_folder(*_choose_split_folder(path, split), classes)
-            if path.is_dir()
-            else _read_file(path, split, classes)
-        )
+        if path.is_dir():
+            folder, remaining_split = _choose_split_folder(path, split)
+            photos = _read_folder(folder, remaining_split, classes)
+        else:
+            photos = _read_file(path, split, classes)
     except OSError as error:
         raise FileError(f"cannot be read: {error.strerror}", where=path) from None
     if not photos.candidates:
@@ -240,16 +241,16 @@ def _find_photos(path: Path, classes: Classes, split: str | None) -> FoundPhotos
 
 
 def _find_unlabelled(path: Path, classes: Classes, split: str | None) -> FoundPhotos:
-    """Return the photos of a folder or a tar whose classes are stated elsewhere; those of other layouts with
-    the classes that they state.
+    """Return the photos of a folder or a tar without classes, because a list states them. Photos of other
+    layouts come with the classes that the layout states.
     """
     if path.is_dir():
         folder, _ = _choose_split_folder(path, split)
         listing = list_photos(folder)
         if listing.photos:
             photos = [
-                PhotoCandidate(escaped(each.name), each.name, each.place, (), each.why)
-                for each in listing.photos
+                PhotoCandidate(escaped(photo.name), photo.name, photo.place, (), photo.why)
+                for photo in listing.photos
             ]
             return FoundPhotos(folder, "folder", photos, listing.excluded)
     elif path.is_file() and is_tar(path) and not is_webdataset(inside := list_members(path)):
@@ -270,26 +271,28 @@ def _choose_split_folder(path: Path, split: str | None) -> tuple[Path, str | Non
     folders, files = names_in_folder(path)
     splits = {name: _SPLIT_WORDS[name.lower()] for name in folders if name.lower() in _SPLIT_WORDS}
     # A folder of photos is a class of them, even if it is called "train".
-    if len(splits) == 1 and _is_class_folder(path / next(iter(splits))):
+    if len(splits) == 1 and all(_is_class_folder(path / name) for name in splits):
         splits = {}
     chosen = [name for name, split_of_name in splits.items() if split_of_name == (split or "validation")]
     if not chosen and splits and (split is not None or len(splits) > 1):
         problem = (
             f"it has no split '{split}'" if split else "it has several splits, and none is of validation"
         )
-        raise UsageError(
-            f"{problem}: {', '.join(splits)}", where=path, next=f"add {SPLIT(next(iter(splits)))}"
-        )
+        first_split = next(iter(splits))
+        raise UsageError(f"{problem}: {', '.join(splits)}", where=path, next=f"add {SPLIT(first_split)}")
     if chosen:
         return path / chosen[0], None
-    if splits and len(folders) == 1:
-        return path / next(iter(splits)), None
-    if "data" in folders and not _has_shards(files) and _has_shards(names_in_folder(path / "data")[1]):
-        return path / "data", split
+    if splits and len(folders) == 1:  # no split is asked for, and this is the only one
+        return path / folders[0], None
+    if "data" in folders and not _has_shards(files):
+        _, files_of_data = names_in_folder(path / "data")
+        if _has_shards(files_of_data):
+            return path / "data", split
     return path, split
 
 
 def _has_shards(files: Iterable[str]) -> bool:
+    """Return whether a name is that of a Parquet file or a tar."""
     return any(name.endswith(_SHARDS) for name in files)
 
 
@@ -360,12 +363,12 @@ def _read_shards(
     files: Sequence[Path],
     classes: Classes,
 ) -> FoundPhotos:
-    """Return the photos in the files of a folder. Files of `-of-N` that are not there are named among those
-    that are left out.
+    """Return the photos in the files of a folder. Where their names say how many there are, as
+    `x-00003-of-00010.tar` does, those that are not there are named among what is left out.
     """
     photos = read(path, files, classes)
     names = {file.name for file in files}
-    # `x-00003-of-00010.tar` says that there are ten
+    # the ten names of which `x-00003-of-00010.tar` is one
     expected = {
         f"{name[: numbers.start()]}-{number:05}-of-{numbers[2]}{name[numbers.end() :]}"
         for name in names
@@ -386,11 +389,8 @@ def _read_tars(path: Path, files: Sequence[Path], classes: Classes) -> FoundPhot
     if any(is_webdataset(inside) for _, inside in shards):
         return read_webdataset(path, shards, classes)
     names = [member.name for _, inside in shards for member in inside]
-    if (
-        classes.imagenet
-        and len(shards) == 1
-        and any(is_photo(name) and validation_number(name) is not None for name in names)
-    ):
+    is_numbered = any(is_photo(name) and validation_number(name) is not None for name in names)
+    if classes.imagenet and len(shards) == 1 and is_numbered:
         return replace(read_flat_tar(*shards[0]), path=path)
     if classified := read_class_tars(path, shards, classes):
         return classified
@@ -435,4 +435,5 @@ def _expect_no_split(split: str | None, path: Path) -> None:
 
 
 def _split_list(splits: Iterable[str]) -> str:
+    """List splits in words, the files without one as `no split`."""
     return ", ".join(sorted(split or "no split" for split in splits))

@@ -72,12 +72,13 @@ def list_photos(folder: Path) -> Listing:
     folders: list[str] = []
     others: list[str] = []
     excluded: list[Failure] = []
+    # folders to be listed, each with what stands before its photos' names: `n01440764/`
     waiting = [(str(folder), "")]
     while waiting:
         place, prefix = waiting.pop()
         for entry in _entries(place):
             name = prefix + entry.name
-            if entry.name.startswith(".") or entry.name == "__MACOSX":
+            if entry.name.startswith(".") or entry.name == "__MACOSX":  # of a system
                 continue
             if entry.is_dir():
                 if why := _why_not_entered(entry, folder, prefix):
@@ -107,9 +108,9 @@ def names_in_folder(folder: Path) -> tuple[list[str], list[str]]:
     entries = sorted(
         (entry.name, entry.is_dir()) for entry in _entries(str(folder)) if not entry.name.startswith(".")
     )
-    return [name for name, is_folder in entries if is_folder], [
-        name for name, is_folder in entries if not is_folder
-    ]
+    folders = [name for name, is_folder in entries if is_folder]
+    files = [name for name, is_folder in entries if not is_folder]
+    return folders, files
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:
@@ -122,7 +123,12 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 
 
 def _why_not_entered(entry: os.DirEntry[str], folder: Path, prefix: str) -> str:
-    """Return why a folder is not entered; an empty text if it is."""
+    """Return why a link to a folder is not followed; an empty text for a folder that is entered.
+
+    Args:
+        folder: the one that is listed.
+        prefix: empty for an entry of that folder itself.
+    """
     if not entry.is_symlink():
         return ""
     if prefix:
@@ -174,15 +180,18 @@ def read_class_tars(
 
 
 def _folder_above(names: Sequence[str]) -> str:
-    """Return the folder, with its slash, that holds the class folders: all names begin with it, and go on
-    with a folder. It is empty if the class folders are at the top.
+    """Return the folder, with its slash, that holds the class folders, which all names begin with: `val/` of
+    `val/cat/1.jpg` and `val/dog/2.jpg`. It is empty if the class folders are at the top.
     """
-    # without the class folder and the photo's own name
-    parts = [name.split("/")[:-2] for name in names]
+    # the folders of each path, without the class folder
+    parents = [name.split("/")[:-2] for name in names]
+    if not parents:
+        return ""
+    first = parents[0]
     depth = 0
-    while parts and all(len(each) > depth and each[depth] == parts[0][depth] for each in parts):
+    while all(len(folders) > depth and folders[depth] == first[depth] for folders in parents):
         depth += 1
-    return "".join(f"{part}/" for part in parts[0][:depth]) if parts else ""
+    return "".join(f"{folder}/" for folder in first[:depth])
 
 
 def _candidate_in_class(

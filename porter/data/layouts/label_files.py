@@ -122,8 +122,8 @@ def with_labels(found: FoundPhotos, label_file: LabelFile) -> FoundPhotos:
 
 
 def _read_folder(path: Path) -> LabelFile:
-    """Return the labels of ImageNet's devkit in one of its folders: of the ground truth there, in its `data`,
-    or in the archive.
+    """Return the labels of ImageNet's devkit in one of its folders: from the ground truth there, or in its
+    `data`, or in the archive.
 
     Raises:
         FileError: it has none of these.
@@ -143,9 +143,8 @@ def _read_devkit(truth: Path) -> tuple[tuple[int, ...], ...]:
     names. The ids 1 to 1000 are not in the order of wnids.
     """
     lines = _read_text(truth).split()
-    if len(lines) != VALIDATION_IMAGES or not all(
-        line.isascii() and line.isdigit() and len(line) <= 4 for line in lines
-    ):
+    are_ids = all(line.isascii() and line.isdigit() and len(line) <= 4 for line in lines)
+    if len(lines) != VALIDATION_IMAGES or not are_ids:
         message = (
             f"no ground truth of ImageNet's validation set: {VALIDATION_IMAGES:,} numbers expected, "
             "one per line"
@@ -162,8 +161,9 @@ def _read_list(path: Path, name: str) -> tuple[tuple[int, ...], ...]:
     """Return the labels of a list with a photo on each line: its wnid; its name and its class from 0 in the
     order of wnids; or its name, a comma, and boxes that begin with its wnid.
     """
-    # Kaggle's list begins with a heading.
-    lines = _read_text(path).split("\n")[1 if name == "Kaggle's list" else 0 :]
+    lines = _read_text(path).split("\n")
+    if name == "Kaggle's list":
+        lines = lines[1:]  # without the heading
     labels: dict[int, int] = {}
     for number, line in enumerate(filter(None, map(str.strip, lines)), 1):
         photo, label = _parse_line(line, number)
@@ -182,7 +182,8 @@ def _read_list(path: Path, name: str) -> tuple[tuple[int, ...], ...]:
 
 def _parse_line(line: str, number: int) -> tuple[int | None, int | None]:
     """Return the number of a validation photo and its label on a line, each None if the line does not tell
-    it.
+    it: `n01751748`, `ILSVRC2012_val_00000001.JPEG 65`, or `ILSVRC2012_val_00000001,n01751748 111 108 441
+    193`.
 
     Args:
         number: of the line, from 1: a line with a label only is for the photo of this number.

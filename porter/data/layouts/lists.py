@@ -87,8 +87,8 @@ def with_labels_of_list(found: FoundPhotos, path: Path, classes: Classes) -> Fou
             why = ""
         return candidate._replace(labels=() if label is None else (label,), why=why)
 
-    listed = [with_label(each) for each in found.candidates if each.key in line_of_photo]
-    others = [each.name for each in found.candidates if each.key not in line_of_photo]
+    listed = [with_label(candidate) for candidate in found.candidates if candidate.key in line_of_photo]
+    others = [candidate.name for candidate in found.candidates if candidate.key not in line_of_photo]
     return replace(
         found,
         layout=f"{found.layout}, labels of {path.name}",
@@ -113,9 +113,12 @@ class _PhotoNames:
         """
         name = photo.replace("\\", "/").removeprefix("./")
         folder = self._bases[0]
-        paths = (base / name for base in self._bases)
-        keys = (path.relative_to(folder).as_posix() for path in paths if path.is_relative_to(folder))
-        return next((key for key in keys if key in self._keys), self._keys_by_file_name.get(_file_name(name)))
+        for path in (base / name for base in self._bases):
+            if path.is_relative_to(folder):
+                key = path.relative_to(folder).as_posix()
+                if key in self._keys:
+                    return key
+        return self._keys_by_file_name.get(_file_name(name))
 
 
 def _file_name(key: str) -> str:
@@ -123,7 +126,11 @@ def _file_name(key: str) -> str:
 
 
 def _read_lines(path: Path) -> Iterator[ListLine]:
-    """Yield the lines of a list, each a photo and its label."""
+    """Yield the lines of a list, each a photo and its label. Blank lines and a heading are passed over.
+
+    Raises:
+        FileError: the list cannot be read or is too large, or a line is no photo with a label.
+    """
     try:
         size = path.stat().st_size
         if size > _MAX_FILE:

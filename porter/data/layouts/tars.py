@@ -95,7 +95,9 @@ def list_members(path: Path) -> list[TarMember]:
 
 
 def _iterate_members(file: io.BufferedReader) -> Iterator[TarMember]:
-    """Yield the members of a tar except folders, up to its end or to a damaged header."""
+    """Yield the members of a tar except folders, up to its end or to a damaged header; the file then stands
+    behind the last of them.
+    """
     headers = _BoundedHeaders(file)
     with tarfile.open(fileobj=cast(IO[bytes], headers), mode="r:") as archive:
         while (entry := archive.next()) is not None:
@@ -175,12 +177,12 @@ def read_webdataset(
     folder = shards[0][0].parent
     candidates: list[PhotoCandidate] = []
     try:
-        names = next(
-            (file for file in (folder / _NAMES_FILE, folder.parent / _NAMES_FILE) if file.is_file()), None
-        )
-        known = (
-            labels_of_names(_read_names(names), classes, str(names)) if names else tuple(range(classes.count))
-        )
+        # the port's row of each number of the data set
+        known: Sequence[int | None] = range(classes.count)
+        for names_file in (folder / _NAMES_FILE, folder.parent / _NAMES_FILE):
+            if names_file.is_file():
+                known = labels_of_names(_read_names(names_file), classes, str(names_file))
+                break
         for shard, members in shards:
             prefix = f"{shard.name}/" if shard != path else ""
             with shard.open("rb") as file:
@@ -207,6 +209,7 @@ def _photos_of_shard(
         imagenet: whether wnids and ImageNet's names are known.
     """
     photos: dict[str, TarMember] = {}
+    # by key and suffix, the members that may say a photo's class
     beside: dict[str, dict[str, TarMember]] = {}
     for member in members:
         key, suffix = _split_name(member.name)
@@ -227,8 +230,8 @@ def _photos_of_shard(
 def _read_label(
     file: BinaryIO, beside: dict[str, TarMember], known: Sequence[int | None], imagenet: bool
 ) -> tuple[_Labels, str]:
-    """Return the label beside a photo, and why the photo cannot be scored if there is none. A label that is
-    no class of the port gives none, too.
+    """Return the label of a photo, from the members beside it, and why it cannot be scored if there is none,
+    or none that is a class of the port.
 
     Args:
         beside: by suffix, the members with the photo's key.
@@ -274,8 +277,8 @@ def _label_in_json(text: str) -> str | None:
 
 
 def _split_name(name: str) -> tuple[str, str]:
-    """Return the key and the suffix of a name: the suffix begins at the first dot of the file name
-    (webdataset's base_plus_ext).
+    """Return the key and the suffix of a member's name, `a/0001` and `seg.png` of `a/0001.seg.png`: the
+    suffix begins at the first dot of the file name (webdataset's base_plus_ext).
     """
     folder, slash, base = name.rpartition("/")
     key, _, suffix = base.partition(".")

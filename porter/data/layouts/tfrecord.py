@@ -29,6 +29,8 @@ _MAX_NAMES = 1 << 20
 
 
 class _RecordRow(NamedTuple):
+    """A record of a shard, with its features; `example` is a text that says why it has none that are read."""
+
     shard: Path
     number: int
     record: TfRecord
@@ -75,48 +77,43 @@ def _candidate(
     if isinstance(example, str):
         return PhotoCandidate(name, "", None, (), example)
     photo, values = example.photo, example.values
-    key = next(
-        (
-            value.decode("utf-8", "replace")
-            for word in _FILE_NAME_FEATURES
-            if isinstance(value := values.get(word), bytes)
-        ),
-        "",
-    )
+    file_names = [value for word in _FILE_NAME_FEATURES if isinstance(value := values.get(word), bytes)]
+    key = file_names[0].decode("utf-8", "replace") if file_names else ""
     if photo is None:
         return PhotoCandidate(name, key, None, (), f"it has no feature {' or '.join(_PHOTO_FEATURES)}")
-    place = Sealed(
-        row.shard, photo.start, photo.end - photo.start, row.record.start, row.record.end - row.record.start
-    )
+    record = row.record
+    place = Sealed(row.shard, photo.start, photo.end - photo.start, record.start, record.end - record.start)
     label = _label_of(example, classes, classes_of_numbers, first_number)
     stated = next((values[word] for word in (*_LABEL_FEATURES, *_WNID_FEATURES) if word in values), None)
-    label_text = stated.decode("utf-8", "replace") if isinstance(stated, bytes) else str(stated)
-    why = (
-        "it has no label"
-        if stated is None
-        else f"its label '{escaped(label_text[:40])}' is no class of the port"
-    )
+    if stated is None:
+        why = "it has no label"
+    else:
+        label_text = stated.decode("utf-8", "replace") if isinstance(stated, bytes) else str(stated)
+        why = f"its label '{escaped(label_text[:40])}' is no class of the port"
     return PhotoCandidate(name, key, place, () if label is None else (label,), why)
 
 
 def _label_of(
     example: Example, classes: Classes, classes_of_numbers: Mapping[int, int | None] | None, first_number: int
 ) -> int | None:
-    """Return the row of the port for a record's label; None if it is none."""
+    """Return the row of the port for a record's label; None if it is no class of the port.
+
+    Args:
+        classes_of_numbers, first_number: see `_candidate`.
+    """
     if classes.imagenet:
         for word in _WNID_FEATURES:
             value = example.values.get(word)
-            if (
-                isinstance(value, bytes)
-                and (label := wnid_label(value.decode("utf-8", "replace"))) is not None
-            ):
+            label = wnid_label(value.decode("utf-8", "replace")) if isinstance(value, bytes) else None
+            if label is not None:
                 return label
     number = _stated_number(example)
     if number is None:
         return None
     if classes_of_numbers is not None:
         return classes_of_numbers.get(number)
-    return number - first_number if 0 <= number - first_number < classes.count else None
+    row = number - first_number
+    return row if 0 <= row < classes.count else None
 
 
 def _stated_number(example: Example) -> int | None:
@@ -147,22 +144,23 @@ def _classes_of_numbers(folder: Path, classes: Classes) -> Mapping[int, int | No
     """Return the rows of the port by the numbers of a data set, which a file beside the shards names; None
     without such a file.
     """
-    for name in _NAMES_FILES:
-        file = folder / name
-        if file.is_file():
-            try:
-                with file.open("rb") as opened:
-                    text = opened.read(_MAX_NAMES).decode("utf-8", "replace")
-            except OSError as error:
-                raise FileError(f"cannot be read: {error.strerror}", where=file) from None
-            names = _names_by_number([line.strip() for line in text.rstrip().split("\n")], str(file))
-            return dict(zip(names, labels_of_names(list(names.values()), classes, str(file)), strict=True))
+    for file in (folder / name for name in _NAMES_FILES):
+        if not file.is_file():
+            continue
+        try:
+            with file.open("rb") as opened:
+                text = opened.read(_MAX_NAMES).decode("utf-8", "replace")
+        except OSError as error:
+            raise FileError(f"cannot be read: {error.strerror}", where=file) from None
+        names = _names_by_number([line.strip() for line in text.rstrip().split("\n")], str(file))
+        rows = labels_of_names(list(names.values()), classes, str(file))
+        return dict(zip(names, rows, strict=True))
     return None
 
 
 def _names_by_number(lines: Sequence[str], where: str) -> dict[int, str]:
-    """Return the names in a list of names by their numbers, in the order of the numbers. Lines without
-    numbers are counted from 0.
+    """Return the names in a file of names by their numbers, in the order of the numbers: of `0:daisy` on each
+    line, or of a name on each line, counted from 0.
 
     Raises:
         FileError: only some lines have a number, or two have the same.

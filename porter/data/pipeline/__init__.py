@@ -77,12 +77,8 @@ class Feed:
 
     def __post_init__(self) -> None:
         rank, world = self.share
-        if (
-            self.crops not in _CROPS
-            or self.batch_size < 1
-            or min(self.workers, self.done) < 0
-            or not 0 <= rank < world
-        ):
+        are_counts = self.batch_size >= 1 and self.workers >= 0 and self.done >= 0
+        if self.crops not in _CROPS or not are_counts or not 0 <= rank < world:
             raise UsageError(f"no batches can be made of {self}")
 
 
@@ -131,7 +127,8 @@ def chunks_of_share(photos: int, share: tuple[int, int]) -> list[range]:
     `world`-th chunk, from `rank` on.
     """
     rank, world = share
-    return [range(start, min(start + CHUNK, photos)) for start in range(0, photos, CHUNK)][rank::world]
+    chunks = [range(start, min(start + CHUNK, photos)) for start in range(0, photos, CHUNK)]
+    return chunks[rank::world]
 
 
 def _make_batches(
@@ -154,10 +151,11 @@ def _make_batches(
                 chunks,
                 2 * workers,
             )
+            # each photo's position and its pixels
             pairs = chain.from_iterable(
                 zip(chunk, read.photos, strict=True) for chunk, read in zip(chunks, decoded, strict=True)
             )
-            # what was done of the first chunk
+            # An earlier run may have done a part of the first chunk.
             not_done = islice(pairs, feed.done % CHUNK, None)
             groups = take_ahead(stackers, _groups(not_done, feed.batch_size), 1)
             yield from map_ahead(

@@ -13,7 +13,9 @@ R = TypeVar("R")
 
 
 def map_ahead(executor: Executor, function: Callable[[T], R], items: Iterable[T], depth: int) -> Iterator[R]:
-    """Yield the results of `function` for the items, computed at most `depth` items ahead."""
+    """Yield the results of `function` for the items, in order. `executor` computes at most `depth` of them
+    ahead of the one that is asked for.
+    """
     waiting: deque[Future[R]] = deque()
     for item in items:
         waiting.append(executor.submit(function, item))
@@ -24,8 +26,9 @@ def map_ahead(executor: Executor, function: Callable[[T], R], items: Iterable[T]
 
 
 def take_ahead(executor: Executor, items: Iterator[T], depth: int) -> Iterator[T]:
-    """Yield the items of the groups that `executor` takes at most `depth` ahead. An executor of several
-    threads needs a depth of 1, because two threads must not take from `items` at once.
+    """Yield the items of an iterator, of which `executor` takes at most `depth` ahead: making an item may
+    take long. An executor of several threads needs a depth of 1, because two threads must not take from
+    `items` at once.
     """
     waiting = deque(executor.submit(_next_or_none, items) for _ in range(depth))
     while item := waiting.popleft().result():

@@ -1,8 +1,8 @@
 r"""The file of a chunk: consecutive photos, resized and not yet cropped.
 
-b"porter pixels\n"  the CRC-32 of all that follows and the header's length, 4 bytes each, little-endian
-header              JSON: {"dtype": "uint8", "photos": [[rows, columns] or "why it failed", ...], "lasting":
-true} cells               of each photo that has any, rows x columns x RGB
+- b"porter pixels\n", then the CRC-32 of all that follows and the header's length, 4 bytes each, little-endian
+- the header, JSON: {"dtype": "uint8", "photos": [[rows, columns] or "why it failed", ...], "lasting": true}
+- the cells of each photo that has any, rows x columns x RGB
 """
 
 from __future__ import annotations
@@ -91,7 +91,16 @@ def read_chunk(path: Path) -> Chunk:
 
 
 def _parse_chunk(header: dict[str, Any], data: bytes, start: int) -> Chunk:
-    """Return the photos of a chunk, as views of its bytes."""
+    """Return the photos of a chunk, as views of its bytes.
+
+    Args:
+        header: of the file, parsed.
+        data: the whole file.
+        start: where the cells begin in it.
+
+    Raises:
+        DamagedChunk: the header does not describe these bytes.
+    """
     if header["dtype"] not in _DTYPES:
         raise DamagedChunk
     dtype = np.dtype(header["dtype"])
@@ -103,7 +112,8 @@ def _parse_chunk(header: dict[str, Any], data: bytes, start: int) -> Chunk:
         rows, columns = entry
         if min(rows, columns) < 1:  # numpy takes a negative count for all that is left
             raise DamagedChunk
-        cells: NDArray[Any] = np.frombuffer(data, f"<{dtype.kind}{dtype.itemsize}", rows * columns * 3, start)
+        little_endian = f"<{dtype.kind}{dtype.itemsize}"
+        cells: NDArray[Any] = np.frombuffer(data, little_endian, rows * columns * 3, start)
         photos.append(cells.reshape(rows, columns, 3))
         start += cells.nbytes
     if start != len(data):

@@ -29,10 +29,11 @@ def make_chunk(places: Iterable[PhotoPlace], geometry: Preprocess, path: Path) -
             photos.append(error.message)
             lasting = False
             continue
+        if not data:
+            photos.append("the photo has no bytes")
+            continue
         try:
-            photos.append(
-                resize_image(open_image(data, geometry.jpeg), geometry) if data else "the photo has no bytes"
-            )
+            photos.append(resize_image(open_image(data, geometry.jpeg), geometry))
         except FileError as error:
             photos.append(error.message)
     try:

@@ -51,6 +51,7 @@ class Store:
                 chunk = read_chunk(in_cache)
                 if len(chunk.photos) == len(photos):
                     return chunk
+        # written under a name that no other process has, and renamed once it is whole
         part = self._folder / f"{uuid4().hex}.part"
         try:
             chunk = self._make(photos, part)
@@ -131,8 +132,8 @@ def _digest_of_chunk(photos: Sequence[Photo], geometry: Preprocess) -> str:
 
 
 def identity_of_place(place: PhotoPlace) -> list[Any]:
-    """Return where the photo is, and the size and time of its file. The file is not read: a change that keeps
-    both is not noticed.
+    """Return what a cache recognises a photo by: where it is, and the size and the time of change of its
+    file, or None if there is no file. The file is not read: a change that keeps both is not noticed.
     """
     fields = {**asdict(place), "path": str(place.path.absolute())}
     try:

@@ -20,7 +20,7 @@ from porter.data.preprocess import Preprocess
 
 
 def make_job(places: Sequence[PhotoPlace], path: Path) -> dict[str, Any]:
-    """Return the request for a chunk."""
+    """Return the request for a chunk of these photos, to be written to `path`, as JSON has it."""
     return {"photos": [{**asdict(place), "path": str(place.path)} for place in places], "path": str(path)}
 
 

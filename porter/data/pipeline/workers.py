@@ -58,11 +58,10 @@ class Workers:
             WorkerEnded: another worker takes its place.
             FileError: `path` cannot be written.
         """
-        failure = (
-            self._ask(photos, path)
-            if self._count
-            else make_chunk([photo.place for photo in photos], self._geometry, path)
-        )
+        if self._count:
+            failure = self._ask(photos, path)
+        else:
+            failure = make_chunk([photo.place for photo in photos], self._geometry, path)
         if failure is not None:
             raise FileError(
                 f"resized photos cannot be written: {failure}",
@@ -71,7 +70,11 @@ class Workers:
             )
 
     def _ask(self, photos: Sequence[Photo], path: Path) -> str | None:
-        """Let a free worker make a chunk. Return why it failed, or None."""
+        """Let a free worker make a chunk, and return why the chunk could not be written; None if it was.
+
+        Raises:
+            WorkerEnded: the worker ended meanwhile; a new one will be started in its place.
+        """
         process = self._free.get()
         try:
             if self._stopped:

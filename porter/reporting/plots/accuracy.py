@@ -32,8 +32,9 @@ def plot_accuracy(rows: Sequence[AccuracyRow], width: int) -> Markup:
     """Draw one row for each: a dot with its interval, or a diamond for a figure without an interval."""
     height = TOP + ROW * len(rows) + BOTTOM
     shown = [row for row in rows if isfinite(row.top1)]
-    values = [value for row in shown for value in (row.top1, *(row.interval or ())) if isfinite(value)]
-    values = values or [0.0, 100.0]
+    points = [point for row in shown for point in (row.top1, *(row.interval or ()))]
+    values = [value for value in points if isfinite(value)] or [0.0, 100.0]
+    # a tenth of what is shown on either side, within 0 and 100
     margin = max(0.5, (max(values) - min(values)) * 0.1)
     low = max(0.0, min(values) - margin)
     high = min(100.0, max(values) + margin)
@@ -72,4 +73,5 @@ def _row(row: AccuracyRow, across: AxisScale, y: float, width: int) -> list[Elem
 
 
 def _interval_words(row: AccuracyRow) -> str:
+    """Say a row's interval, after its accuracy; nothing where it has none."""
     return "" if row.interval is None else f", 95 % interval {row.interval[0]:.2f} to {row.interval[1]:.2f}"

@@ -70,7 +70,9 @@ def _has_logarithm(value: float) -> bool:
 
 
 def _height(value: float, down: AxisScale, top: float, bottom: float) -> float:
-    """Return the y of a distance: in a band where it has no logarithm."""
+    """Return the y of a distance on the log scale `down`. Zero is in the band below the scale, and what is
+    not finite in the one above.
+    """
     if not _is_distance(value):
         return top - BAND / 2
     return bottom + BAND / 2 if value == 0 else down(log10(value))
@@ -91,20 +93,21 @@ def _draw_band(y: float, text: str, width: int) -> Element:
 
 
 def _draw_stages(nodes: Sequence[NodeDistance], across: AxisScale, width: int) -> list[Element]:
-    """Draw the graph's stages below the axis, by the first part of each path, with a line between two. Names
-    that would touch the name before are left out.
+    """Draw the graph's stages below the axis, by the first part of each path: `layer1` for `layer1/0/conv1`,
+    with a line between two stages. Names that would touch the name before are left out.
     """
     elements: list[Element] = []
     index, free_from = 0, 0.0
     for name, members in groupby(nodes, key=lambda node: node.path.split("/", 1)[0]):
         count = sum(1 for _ in members)
         if index:
-            elements.append(
-                line(across(index - 0.5), HEIGHT - BOTTOM, across(index - 0.5), HEIGHT - BOTTOM + 5, "axis")
-            )
+            between = across(index - 0.5)
+            elements.append(line(between, HEIGHT - BOTTOM, between, HEIGHT - BOTTOM + 5, "axis"))
         shown = shorten_to(name, 96)
         half = len(shown) * CHARACTER / 2
-        centre = min(max((across(index) + across(index + count - 1)) / 2, LEFT + half), width - RIGHT - half)
+        # under the middle of its nodes, but within the drawing
+        middle = (across(index) + across(index + count - 1)) / 2
+        centre = min(max(middle, LEFT + half), width - RIGHT - half)
         if centre - half >= free_from:
             elements.append(label(centre, HEIGHT - BOTTOM + 20, shown, "middle"))
             free_from = centre + half + CHARACTER

@@ -22,20 +22,17 @@ def plot_study(study: Study, width: int) -> Markup:
     parts: list[Element] = []
     y = float(TOP)
     for number, (case, figures) in enumerate(rows, 1):
+        # empty for a case that the answer does not name
         note = study.note_beside(case)
-        trained = bool(note)
-        mark = f"  ◂ {note}" if note else ""
-        parts.append(
-            label(
-                0,
-                y + 13,
-                shorten_to(f"{number}. {case.name}", width - 110) + mark,
-                class_="label strong" if trained else "label",
-            )
-        )
+        heading = shorten_to(f"{number}. {case.name}", width - 110)
+        if note:
+            heading += f"  ◂ {note}"
+        parts.append(label(0, y + 13, heading, class_="label strong" if note else "label"))
         y += NAME
         for name, figure in figures:
-            kind = ("second" if "top-5" in name else "first") + (" trained" if trained else "")
+            kind = "second" if "top-5" in name else "first"
+            if note:
+                kind += " trained"
             parts.append(
                 element(
                     "rect",
