@@ -101,7 +101,8 @@ def round_ticks(low: float, high: float, most: int) -> list[float]:
     power = 10.0 ** floor(log10(rough))
     # 1e-9 is for numbers that rounding puts just above or below
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9))
-    first, last = ceil(low / step - 1e-9), floor(high / step + 1e-9)
+    first = ceil(low / step - 1e-9)
+    last = floor(high / step + 1e-9)
     return [number * step for number in range(first, last + 1)]
 
 

@@ -28,7 +28,8 @@ def with_loss(check: Check, verdict: Verdict) -> Verdict:
         return verdict
     batch = make_images(first.sizes[0], INPUTS, port.record.input.channels, verdict.fed).astype("float32")
     engine, output = port.destination.ENGINE, port.graph.output
-    unrounded, rounded = port.build("float32", tensors=check.tensors), port.build()
+    unrounded = port.build("float32", tensors=check.tensors)
+    rounded = port.build()
     wanted, got = (engine.run(model, batch, [output])[output] for model in (unrounded, rounded))
     loss = distance(wanted, got)
     top = {None: "", True: "; no top class changes", False: "; a top class changes"}[loss.argmax_equal]
