@@ -36,7 +36,9 @@ class Samples:
     batches: list[Array] = field(default_factory=list)
 
     def add(self, value: Array) -> None:
-        """Add the numbers of a value N x C x H x W or N x F, or some of them where there are many."""
+        """Add the numbers of a value N x C x H x W or N x F, or so many of its cells that a channel has at
+        least two and all channels some `_SAMPLED` numbers.
+        """
         channels = value.reshape(len(value), value.shape[1] if value.ndim > 1 else 1, -1)
         count, cells = channels.shape[1:]
         sampled = min(cells, max(2, _SAMPLED // count))
@@ -69,7 +71,9 @@ def _scattered_cells(rows: int, cells: int, count: int) -> NDArray[np.intp]:
 
 
 def variation(channels: Array) -> float:
-    """Return what Samples.variation is, for C x numbers. It is 0 where all finite channels are 0."""
+    """Return how much C x numbers vary within their channels, from 0 to 1: the norm of what differs from the
+    means of the channels over the norm of all. It is 0 where all finite channels are 0.
+    """
     channels = channels[np.isfinite(channels).all(axis=1)]
     largest = float(np.abs(channels).max(initial=0.0))
     if largest == 0.0:
@@ -102,12 +106,14 @@ def excitement(values: Iterable[Array], images: int) -> list[float]:
 
 def _excitement_of(value: Array) -> _Doubles:
     """Return what `excitement` gives for one value, N x ...: for each image, the mean over the channels of
-    their spread times the share of their cells inside; 0 for an image with non-finite numbers.
+    their spread times the share of their cells that are at neither end of the channel's numbers; 0 for an
+    image with non-finite numbers.
     """
     samples = Samples()
     samples.add(value)
     (channels,) = samples.batches
     low, high = channels.min(axis=2, keepdims=True), channels.max(axis=2, keepdims=True)
+    # Numbers within a thousandth of an end count as at the end.
     edge = 1e-3 * (high - low)
     inner = ((channels > low + edge) & (channels < high - edge)).mean(axis=2)
     scale = np.sqrt(np.square(channels).mean(axis=2))
@@ -129,11 +135,11 @@ def tells_nothing_because(
     """
     if not np.isfinite(values).all():
         return NOT_FINITE
-    before = path
-    while isinstance(graph.by_path[before].op, _SQUASHING) and graph.by_path[before].source in variations:
-        before = graph.by_path[before].source
-        if variations[before] >= LEAST:
+    node = graph.by_path[path]
+    while isinstance(node.op, _SQUASHING) and node.source in variations:
+        if variations[node.source] >= LEAST:
             return None
+        node = graph.by_path[node.source]
     if variations[path] < LEAST:
         return ALIKE
     return "is saturated: it has two numbers only" if _is_saturated(values) else None
@@ -143,8 +149,12 @@ def _is_saturated(values: Array) -> bool:
     """Return whether an output has two numbers only, as a one-hot softmax has, and the logarithms of one that
     are cut off below.
     """
-    numbers = values.ravel()[_scattered_cells(1, values.size, min(values.size, _SATURATED))[0]]
-    return numbers.size > 4 and np.unique(np.round(numbers / np.abs(numbers).max(), 9)).size <= 2
+    looked_at = _scattered_cells(1, values.size, min(values.size, _SATURATED))[0]
+    numbers = values.ravel()[looked_at]
+    if numbers.size <= 4:  # so few may be two numbers by chance
+        return False
+    # Numbers that differ by rounding count as one.
+    return np.unique(np.round(numbers / np.abs(numbers).max(), 9)).size <= 2
 
 
 def unexcited(paths: Sequence[str], known: Mapping[str, float]) -> tuple[str, ...]:

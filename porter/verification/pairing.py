@@ -38,10 +38,11 @@ class Pairs:
 
 
 def pair(opened: Opened, translated: Translated, file: FileGraph) -> Pairs:
-    """Pair a source's nodes with the layers of a reference file, and return the layer of each node that has
-    one.
+    """Pair a source's nodes with the layers of a reference file that compute the same, and return by path the
+    layer of each node that has one.
 
-    The graphs are aligned; where that fails, one of the files is read without its norms; last, names decide.
+    The graphs are aligned; where that fails, the source's own file and the reference file are, either of
+    which may have folded the other's norms; last, names decide.
 
     Args:
         translated: the reference file's graph in porter's form.
@@ -56,7 +57,7 @@ def pair(opened: Opened, translated: Translated, file: FileGraph) -> Pairs:
         # from the layers of the source's own file to the paths of its graph
         paths = {node.name: paths_by_tap[node.tap] for node in source_file.nodes if node.tap in paths_by_tap}
         keep_activation = isinstance(opened.graph.by_path[opened.graph.output].op, OF_LOGITS)
-        # The reference file has norms that the source's file has folded: the source is read without its own.
+        # The source's own file, read as a graph, is aligned with the reference file.
         with suppress(MappingError):
             source_read = to_graph(without_cells(source_file), keep_activation)
             pairs = _pair_by_graph(source_read.graph, file, end, size)
@@ -64,7 +65,7 @@ def pair(opened: Opened, translated: Translated, file: FileGraph) -> Pairs:
             return Pairs(
                 {paths[name]: layer for name, layer in layers.items() if name in paths}, pairs.rounded
             )
-        # It is the other way round: the source's file has the norms.
+        # The other way round, where the reference file has norms that the source's file has folded.
         with suppress(MappingError):
             file_read = to_graph(without_cells(file), keep_activation)
             pairs = _pair_by_graph(file_read.graph, source_file, str(fit.head), size)
@@ -86,8 +87,8 @@ def _pair_by_graph(graph: Graph, file: FileGraph, end: str, size: KnownSize) -> 
         MappingError: the graphs differ.
     """
     alignment = align(graph, file, size)
-    # The alignment leaves out reshapes, so the layer before stands for it.
-    while end not in alignment.file.by_name:  # a reshape of one cell
+    # The alignment leaves out reshapes of one cell, so the layer before stands for it.
+    while end not in alignment.file.by_name:
         (end,) = file.by_name[end].inputs
     if end not in alignment.candidates[graph.output]:
         raise MappingError("the graphs differ", where=end)
@@ -107,7 +108,10 @@ def _pair_by_graph(graph: Graph, file: FileGraph, end: str, size: KnownSize) -> 
 
 
 def _differ_by_rounding(own: Op, theirs: Op | Foreign) -> bool:
-    """Return whether two paired ops are one function but for numbers that one of them has in float32."""
+    """Return whether two paired ops are one function but for numbers that one of them has rounded to float32:
+    a batch norm and a scale that was computed from it, or two batch norms whose epsilons are equal in float32
+    only.
+    """
     if not isinstance(own, BatchNorm) or not isinstance(theirs, BatchNorm):
         return isinstance(own, BatchNorm)  # the other is a scale that was computed from the norm
     return own.epsilon != theirs.epsilon and bool(np.float32(own.epsilon) == np.float32(theirs.epsilon))
@@ -126,14 +130,17 @@ def weight_distances(
     distances: dict[str, float] = {}
     for path, layer in layers.items():
         for role, stored in file.by_name[layer].tensors.items():
-            own = opened.tensors.get(path, {}).get(role)
-            theirs = None if own is None else to_canonical(tensors[stored.name], stored, own.shape)
-            if own is not None and theirs is not None and own.shape == theirs.shape:
-                wanted, got = own.astype(np.float64).ravel(), theirs.astype(np.float64).ravel()
-                if difference := norm(wanted - got):
-                    size = norm(wanted)
-                    relative = difference / size if size else np.inf
-                    distances[path] = max(distances.get(path, 0.0), relative)
+            of_source = opened.tensors.get(path, {}).get(role)
+            of_file = (
+                None if of_source is None else to_canonical(tensors[stored.name], stored, of_source.shape)
+            )
+            if of_source is None or of_file is None or of_source.shape != of_file.shape:
+                continue
+            wanted, got = of_source.astype(np.float64).ravel(), of_file.astype(np.float64).ravel()
+            if difference := norm(wanted - got):
+                size = norm(wanted)
+                relative = difference / size if size else np.inf
+                distances[path] = max(distances.get(path, 0.0), relative)
     return distances
 
 
@@ -145,10 +152,12 @@ def _pair_by_names(opened: Opened, translated: Translated) -> Pairs:
     folded in: such a layer is left out, and the pairs are marked as rounded.
     """
     others = translated.graph.by_path
-    own = {node.path: opened.facts.names.get(node.path, node.path) for node in opened.graph.nodes}
-    kinds = {path: type(node.op) for path, node in opened.graph.by_path.items()}
+    names = {node.path: opened.facts.names.get(node.path, node.path) for node in opened.graph.nodes}
+    op_types = {path: type(node.op) for path, node in opened.graph.by_path.items()}
     namesakes = {
-        path: name for path, name in own.items() if name in others and type(others[name].op) is kinds[path]
+        path: name
+        for path, name in names.items()
+        if name in others and type(others[name].op) is op_types[path]
     }
     normed, others_normed = _read_by_norms(opened.graph), _read_by_norms(translated.graph)
     folded = {path for path, name in namesakes.items() if (path in normed) != (name in others_normed)}

@@ -75,9 +75,10 @@ class Testimony:
 
 
 def ask_witness(opened: Opened, size: KnownSize, whole: bool) -> Testimony:
-    """Ask the witness of a source's file (a program that porter did not write) whether it reads what porter
-    reads, and return what it says. The answer is empty where the format has no witness, the model is in
-    memory, or the outputs are not the file's own; it says so where the witness cannot be run.
+    """Ask the witness of a source's file (a program that porter did not write, such as h5py for the tensors
+    of HDF5) whether it reads what porter reads, and return what it says. The answer is empty where the format
+    has no witness, the model is in memory, or the outputs are not the file's own; it says so where the
+    witness cannot be run.
 
     Args:
         size: rows and columns of an image, where the file leaves them open.
