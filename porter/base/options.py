@@ -118,13 +118,15 @@ class Option:
 
 
 def in_python(value: object) -> str:
-    """Return a value as a program in Python writes it."""
+    """Return a value as a program in Python writes it: a text in quotes, a sequence of one as that one, a
+    placeholder such as FILE as it is.
+    """
     if isinstance(value, Placeholder):
         return str(value)
     if isinstance(value, str | PathLike):
         return json.dumps(fspath(value), ensure_ascii=False)
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{in_python(key)}: {in_python(each)}" for key, each in value.items()) + "}"
+        return "{" + ", ".join(f"{in_python(key)}: {in_python(item)}" for key, item in value.items()) + "}"
     if isinstance(value, Sequence):
         return in_python(value[0]) if len(value) == 1 else f"[{', '.join(map(in_python, value))}]"
     return repr(value)

@@ -305,19 +305,21 @@ def comparison(found: Comparison, layers: bool) -> list[str]:
 
 
 def filling(made: Filling) -> list[str]:
-    """Return the lines of `porter convert --into`."""
+    """Return the lines of `porter convert --into`: the class of the user's that was filled, the files that
+    were written, and how its comparison with the source ended.
+    """
     counts, found = made.counts, made.comparison
     filled = f", {counts['filled']} of the class filled with a number" if counts["filled"] else ""
     unused = f", {counts['ignored']} not used" if counts["ignored"] else ""
     kept = [f"  kept     {some(made.kept)}: the class's own, which no output reads"] if made.kept else []
     apart = "" if found.parity is None else f"; outputs {found.parity.rel_l2:.1e} apart (relative L2)"
-    own = [] if made.own_file else [f"  source   {SOURCE_FILE}: the source's tensors, for the converter"]
+    source = [] if made.own_file else [f"  source   {SOURCE_FILE}: the source's tensors, for the converter"]
     return [
         f"{made.source} into {made.target}: {made.folder}",
         f"  tensors  {counts['used']} used{unused}{filled}; {RECORD} says how each is made",
         f"  model    {made.file}",
         f"  convert  {made.module}.py, and test_{made.module}.py",
-        *own,
+        *source,
         *kept,
         f"  check    {found.summary}{apart}",
         *(f"  note     {note}" for note in found.notes),

@@ -216,11 +216,13 @@ def _tf_cubic_weights(size: int, target: int) -> _Weights:
     position = (np.arange(target, dtype=np.float32) + half) * (np.float32(size) / np.float32(target)) - half
     first = np.floor(position)
     share = np.rint((position - first) * table_cells).astype(np.intp)
+    # the kernel's table, for distances of 0 to 1 and of 1 to 2 cells
     x = np.arange(_TABLE_CELLS + 1) / _TABLE_CELLS
-    near = (((a + 2) * x - (a + 3)) * x * x + 1).astype(np.float32)
+    within_1 = (((a + 2) * x - (a + 3)) * x * x + 1).astype(np.float32)
     x += 1
-    far = (((a * x - 5 * a) * x + 8 * a) * x - 4 * a).astype(np.float32)
-    weights = np.stack([far[share], near[share], near[_TABLE_CELLS - share], far[_TABLE_CELLS - share]])
+    within_2 = (((a * x - 5 * a) * x + 8 * a) * x - 4 * a).astype(np.float32)
+    rest = _TABLE_CELLS - share
+    weights = np.stack([within_2[share], within_1[share], within_1[rest], within_2[rest]])
     cells = first.astype(np.intp) + np.arange(-1, 3)[:, None]
     weights[(cells < 0) | (cells >= size)] = 0
     total = ((weights[0] + weights[1]) + weights[2]) + weights[3]
@@ -387,9 +389,9 @@ def _keys_cubic(x: Floats) -> Floats:
     """Return the weight of a cell by Keys' cubic, at its distance in cells."""
     a = np.float32(-0.5)
     x = np.abs(x)
-    near = _multiply_add(_multiply_add(a + 2, x, -(a + 3)) * x, x, np.float32(1))
-    far = _multiply_add(_multiply_add(_multiply_add(a, x, -5 * a), x, 8 * a), x, -4 * a)
-    return np.where(x < 1, near, np.where(x < 2, far, np.float32(0)))
+    within_1 = _multiply_add(_multiply_add(a + 2, x, -(a + 3)) * x, x, np.float32(1))
+    within_2 = _multiply_add(_multiply_add(_multiply_add(a, x, -5 * a), x, 8 * a), x, -4 * a)
+    return np.where(x < 1, within_1, np.where(x < 2, within_2, np.float32(0)))
 
 
 def _multiply_add(first: Floats | np.float32, second: Floats, third: np.float32) -> Floats:

@@ -149,10 +149,11 @@ def _convert_value(name: str, value: Any) -> Any:
             return tuple(numbers * 3 if len(numbers) == 1 else numbers)
         return _NUMBER_TYPES[name](value) if name in _NUMBER_TYPES else str(value)
     except (TypeError, ValueError, OverflowError):
-        what = f"one number or three, as {name}=0.5,0.4,0.3"
-        if name not in _TRIPLES:
-            what = "a whole number" if _NUMBER_TYPES[name] is int else "a number"
-        raise ProtocolError(f"'{name}' must be {what}, got '{value}'") from None
+        if name in _TRIPLES:
+            expected = f"one number or three, as {name}=0.5,0.4,0.3"
+        else:
+            expected = "a whole number" if _NUMBER_TYPES[name] is int else "a number"
+        raise ProtocolError(f"'{name}' must be {expected}, got '{value}'") from None
 
 
 def input_in_words(protocol: Preprocess, rows: int, columns: int) -> str:

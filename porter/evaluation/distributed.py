@@ -85,20 +85,20 @@ def join_run(process: Process, timeout_s: float = TIMEOUT_S) -> Iterator[Callabl
         NotInstalled: torch, whose gloo joins the processes, is not installed.
     """
     if process.world == 1:
-        yield lambda own: [own]
+        yield lambda result: [result]
         return
     exchange, leave = _join(process, timeout_s)
     has_gathered = False
 
-    def gather(own: T | _Failed) -> list[Any]:
+    def gather(own_result: T | _Failed) -> list[Any]:
         """Exchange this process's result for those of all, and return them in the order of the processes;
         raise if another one failed.
         """
         nonlocal has_gathered
-        # also if it fails: the others must not be told twice
+        # Set also if it fails, because the others must not be told twice.
         has_gathered = True
         try:
-            results = exchange(own)
+            results = exchange(own_result)
         except (RuntimeError, ValueError) as error:
             raise _lost_process_error(error, timeout_s) from None
         for rank, result in enumerate(results):

@@ -259,20 +259,21 @@ class _Tally:
         for index in map(int, np.flatnonzero(~finite)):
             position = positions[index]
             scores.failed[position] = Failure(self._photos[position].name, _NOT_FINITE)
-        at = np.asarray(positions, np.intp)[finite]
+        scored = np.asarray(positions, np.intp)[finite]
         logits = logits[finite]
-        labels = [tuple(map(kind.row, self._photos[position].labels)) for position in at]
+        labels = [tuple(map(kind.row, self._photos[position].labels)) for position in scored]
         average = average_crops(logits, kind.activation)
         best = top_classes(average)
         # The average of several crops is of probabilities already.
         shares = average if logits.shape[1] > 1 else probabilities(logits[:, 0], kind.activation)
-        scores.ranks[at] = label_ranks(average, labels)
-        scores.centre[at] = label_ranks(logits[:, 0], labels)
+        scores.ranks[scored] = label_ranks(average, labels)
+        scores.centre[scored] = label_ranks(logits[:, 0], labels)
         if all(labels):
-            scores.losses[at] = log_losses(logits.astype(np.float64), labels, kind.activation)
-        scores.top[at, : best.shape[1]] = best
-        scores.shares[at, : best.shape[1]] = np.take_along_axis(shares, best, axis=1)
-        return int((scores.ranks[at] == 0).sum())
+            scores.losses[scored] = log_losses(logits.astype(np.float64), labels, kind.activation)
+        # A port of fewer than five classes leaves the other places as they are.
+        scores.top[scored, : best.shape[1]] = best
+        scores.shares[scored, : best.shape[1]] = np.take_along_axis(shares, best, axis=1)
+        return int((scores.ranks[scored] == 0).sum())
 
     def result(self, complete: bool) -> Scored:
         """Return the scores so far. Photos that not all models have seen lose theirs: Ctrl-C may have come

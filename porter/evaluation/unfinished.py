@@ -99,48 +99,49 @@ def _to_json(measured: Measured) -> dict[str, Any]:
     every list is in that order.
     """
     scored, distances = measured.scored, measured.compared
-    at = np.flatnonzero(scored.reached)
+    positions = np.flatnonzero(scored.reached)
+    compared = None
+    if distances is not None:
+        compared = {
+            "max_abs": distances.max_abs[positions].tolist(),
+            "rel_l2": distances.rel_l2[positions].tolist(),
+            "pairs": [[position, pairs.tolist()] for position, pairs in distances.pairs.items()],
+        }
     return {
-        "at": at.tolist(),
+        "at": positions.tolist(),
         "seconds": [scored.seconds, scored.waited],
         "failed": _failures_to_json(scored.failed),
         "models": {
-            name: {field: getattr(scores, field)[at].tolist() for field in _BY_PHOTO}
+            name: {field: getattr(scores, field)[positions].tolist() for field in _BY_PHOTO}
             | {"failed": _failures_to_json(scores.failed)}
             for name, scores in scored.models.items()
         },
-        "compared": distances
-        and {
-            "max_abs": distances.max_abs[at].tolist(),
-            "rel_l2": distances.rel_l2[at].tolist(),
-            "pairs": [[position, pairs.tolist()] for position, pairs in distances.pairs.items()],
-        },
+        "compared": compared,
     }
 
 
 def _from_json(stored: dict[str, Any], photos: int) -> Measured:
     """Return what `_to_json` made JSON of, as an incomplete pass over so many photos."""
-    at = stored["at"]
+    positions = stored["at"]
     reached = np.zeros(photos, np.bool_)
-    reached[at] = True
-    models = {name: _scores_from_json(fields, at, photos) for name, fields in stored["models"].items()}
-    scored = Scored(
-        models, reached, _failures_from_json(stored["failed"]), False, *map(float, stored["seconds"])
-    )
+    reached[positions] = True
+    models = {name: _scores_from_json(fields, positions, photos) for name, fields in stored["models"].items()}
+    seconds, waited = map(float, stored["seconds"])
+    scored = Scored(models, reached, _failures_from_json(stored["failed"]), False, seconds, waited)
     if stored["compared"] is None:
         return Measured(scored)
     distances, compared = PhotoDistances(photos), stored["compared"]
-    distances.max_abs[at] = compared["max_abs"]
-    distances.rel_l2[at] = compared["rel_l2"]
+    distances.max_abs[positions] = compared["max_abs"]
+    distances.rel_l2[positions] = compared["rel_l2"]
     distances.pairs = {position: np.array(pairs, np.float64) for position, pairs in compared["pairs"]}
     return Measured(scored, distances)
 
 
-def _scores_from_json(fields: dict[str, Any], at: list[int], photos: int) -> Scores:
-    """Read a model's scores of the photos at these positions; the others are unscored."""
+def _scores_from_json(fields: dict[str, Any], positions: list[int], photos: int) -> Scores:
+    """Return a model's scores of so many photos; those that are not at `positions` are unscored."""
     scores = unscored(photos)
     for name in _BY_PHOTO:
-        getattr(scores, name)[at] = fields[name]
+        getattr(scores, name)[positions] = fields[name]
     scores.failed.update(_failures_from_json(fields["failed"]))
     return scores
 

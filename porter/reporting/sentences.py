@@ -212,12 +212,9 @@ def facts(record: Record) -> list[Fact]:
         Fact("Pads", "as the zoo ships them" if record.padding == "shipped" else "as trained"),
     ]
     if record.reference is not None:
-        what = (
-            "code of the user’s own, which was run"
-            if record.reference.maker
-            else "another file of the user’s"
-        )
-        entries.append(Fact("Reference given", f"{record.reference.file}, {what}"))
+        is_code = bool(record.reference.maker)
+        kind = "code of the user’s own, which was run" if is_code else "another file of the user’s"
+        entries.append(Fact("Reference given", f"{record.reference.file}, {kind}"))
         entries.append(Fact("Its sha256", record.reference.sha256, literal=True))
     if record.folded is not None:
         entries.append(Fact("Batch norms", f"{len(record.folded)} folded into the layers before them"))

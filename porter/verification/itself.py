@@ -5,6 +5,7 @@ Its port is proved with what is read of it, which has to be its function.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -56,8 +57,8 @@ def compare_with_saved_graph(saved: Saved, checkpoint: Checkpoint, batch: Array)
     for number, (wanted, got) in enumerate(zip(model_outputs, read_outputs, strict=True)):
         where = f"output {number + 1} of {itself}" if count > 1 else f"the output of {itself}"
         if wanted.shape != got.shape:
-            theirs, ours = (shape_text(value.shape[1:]) for value in (wanted, got))
-            raise Contradiction(f"{where} is {theirs}, and in {saved.graph} as porter reads it {ours}")
+            of_model, as_read = (shape_text(value.shape[1:]) for value in (wanted, got))
+            raise Contradiction(f"{where} is {of_model}, and in {saved.graph} as porter reads it {as_read}")
         rel_l2 = norms(wanted, got).rel_l2
         if rel_l2 > FLOAT32_LIMIT:
             # The network's own rounding may explain more. Measuring it takes several runs.
@@ -84,11 +85,15 @@ def half_precision_loss(checkpoint: Checkpoint, saved: Saved | None, batch: Arra
     if graph is None or not graph.halves:
         return None
     read = ReadGraph(checkpoint, _as_model_input(batch, saved))
-    what = "the file" if saved is None else f"the model {saved.name}"
-    fact = f"{what} computes in {' and '.join(graph.halves)}, and is ported in exact arithmetic"
+    source = "the file" if saved is None else f"the model {saved.name}"
+    fact = f"{source} computes in {' and '.join(graph.halves)}, and is ported in exact arithmetic"
     try:
-        own = read.outputs(read.type) if saved is None or saved.run_itself is None else read.run_model(saved)
-        distances = [distance(exact, got) for exact, got in zip(read.outputs("float64"), own, strict=True)]
+        if saved is None or saved.run_itself is None:
+            in_halves: Sequence[Array] = read.outputs(read.type)
+        else:
+            in_halves = read.run_model(saved)
+        exact_outputs = read.outputs("float64")
+        distances = [distance(exact, half) for exact, half in zip(exact_outputs, in_halves, strict=True)]
     except Exception as error:  # whatever a framework raises that lacks an operator in half precision
         return f"{fact}; how far its own outputs are was not measured: {first_line(error)}"
     loss = max(of_output.rel_l2 for of_output in distances)

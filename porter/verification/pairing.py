@@ -107,14 +107,17 @@ def _pair_by_graph(graph: Graph, file: FileGraph, end: str, size: KnownSize) -> 
     return Pairs({path: layer.name for path, layer in known.items()}, rounded)
 
 
-def _differ_by_rounding(own: Op, theirs: Op | Foreign) -> bool:
+def _differ_by_rounding(op: Op, layer_op: Op | Foreign) -> bool:
     """Return whether two paired ops are one function but for numbers that one of them has rounded to float32:
     a batch norm and a scale that was computed from it, or two batch norms whose epsilons are equal in float32
     only.
     """
-    if not isinstance(own, BatchNorm) or not isinstance(theirs, BatchNorm):
-        return isinstance(own, BatchNorm)  # the other is a scale that was computed from the norm
-    return own.epsilon != theirs.epsilon and bool(np.float32(own.epsilon) == np.float32(theirs.epsilon))
+    if not isinstance(op, BatchNorm):
+        return False
+    if not isinstance(layer_op, BatchNorm):  # a scale that was computed from the norm
+        return True
+    are_equal_in_float32 = bool(np.float32(op.epsilon) == np.float32(layer_op.epsilon))
+    return op.epsilon != layer_op.epsilon and are_equal_in_float32
 
 
 def weight_distances(

@@ -246,7 +246,7 @@ def zoo_reference(zoo: Zoo, variant: str, checkpoint: Checkpoint, fit: Fit) -> Z
         taps[output] = fit.stand_in.tap
         tensors = {**tensors, **fit.stand_in.tensors}
         classes = channels_of(fit.graph)[output]
-    own = replace(checkpoint, tensors=tensors, graph=None, counted=False)
+    of_implementation = replace(checkpoint, tensors=tensors, graph=None, counted=False)
     name = str(zoo.reference)
     implementation = get_implementation(name)
     return ZooReference(
@@ -255,7 +255,7 @@ def zoo_reference(zoo: Zoo, variant: str, checkpoint: Checkpoint, fit: Fit) -> Z
         name,
         variant,
         classes,
-        own,
+        of_implementation,
         taps,
         _path_with_background(fit),
         zoo.chosen,

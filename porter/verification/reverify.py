@@ -102,18 +102,20 @@ def _expect_as_large(port: StoredPort, source: Graph) -> None:
         CheckFailed: with the first node that is larger.
     """
     size = port.record.input.native_size
-    ours = shapes(port.graph, size)
-    theirs = shapes(source, size)
-    numbers_of_port = sum(map(count_numbers, ours.values()))
-    numbers_of_source = sum(map(count_numbers, theirs.values()))
+    port_shapes = shapes(port.graph, size)
+    source_shapes = shapes(source, size)
+    numbers_of_port = sum(map(count_numbers, port_shapes.values()))
+    numbers_of_source = sum(map(count_numbers, source_shapes.values()))
     if numbers_of_port <= max(_MOST_NUMBERS, _MOST_TIMES * numbers_of_source):
         return
     path = next(
-        path for path, shape in ours.items() if count_numbers(shape) > count_numbers(theirs.get(path, ()))
+        path
+        for path, shape in port_shapes.items()
+        if count_numbers(shape) > count_numbers(source_shapes.get(path, ()))
     )
     where = (
-        f"{shape_text(ours[path])} in the port and {shape_text(theirs[path])} in its source"
-        if path in theirs
+        f"{shape_text(port_shapes[path])} in the port and {shape_text(source_shapes[path])} in its source"
+        if path in source_shapes
         else "not in its source"
     )
     message = f"the port is not the source's function: {path}, the first node that is larger, is {where}"

@@ -75,8 +75,8 @@ def _proof(check: Check, reference: UserReference, unfolded: SourceValues, sizes
         if misnamed:
             listed = some(
                 [
-                    f"{path} ({rel_l2:.1e} apart, equal to {other})"
-                    for path, (rel_l2, other) in misnamed.items()
+                    f"{path} ({rel_l2:.1e} apart, equal to {equal_path})"
+                    for path, (rel_l2, equal_path) in misnamed.items()
                 ]
             )
             note = (
@@ -123,16 +123,16 @@ def _find_misnamed(
     if not wrong:
         return {}
     batch = replace(check, rough=SMOOTH).batches(sizes)[parity.dtype][0]
-    theirs = source.run(batch, parity.dtype)
-    ours = {INPUT: batch, **check.values(batch, parity.dtype)}
+    reference_values = source.run(batch, parity.dtype)
+    port_values = {INPUT: batch, **check.values(batch, parity.dtype)}
     if folded := check.port.record.folded:  # the port has no value of a layer before its norm
         unfolded_values = unfolded.run(batch, parity.dtype)
-        ours |= {f"{path} without its norm": unfolded_values[path] for path in folded}
+        port_values |= {f"{path} without its norm": unfolded_values[path] for path in folded}
 
     def equal_values(path: str, limit: float) -> Iterator[str]:
         """Yield the port's other values that are equal to the reference's at `path`, which varies."""
-        value = theirs[path]
-        for other_path, other_value in ours.items():
+        value = reference_values[path]
+        for other_path, other_value in port_values.items():
             if other_path == path or other_value.size != value.size:
                 continue
             if variation(value.reshape(len(value), -1)) < LEAST:

@@ -221,8 +221,8 @@ class Verdict:
         if bad.alone:
             difference += " for random inputs of its own"
         if bad.shapes is not None:
-            theirs, ours = ("x".join(map(str, shape)) for shape in bad.shapes)
-            difference = f"{ours} in {what} and {theirs} in {proof.reference}"
+            of_source, of_port = ("x".join(map(str, shape)) for shape in bad.shapes)
+            difference = f"{of_port} in {what} and {of_source} in {proof.reference}"
         if bad.unseen:
             difference += f"; before it {some(bad.unseen)} could not be compared"
         distances = {} if given is None else given.apart

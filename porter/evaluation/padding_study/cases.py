@@ -135,7 +135,9 @@ def with_changes(base: Trial, changes: Sequence[Change]) -> Trial:
 
 
 def same_windows(one: Graph, other: Graph, size: KnownSize) -> bool:
-    """Return whether two paddings of a graph compute the same for an input of `size` (rows, columns)."""
+    """Return whether two paddings of a graph compute the same for an input of `size` (rows, columns): maps of
+    the same sizes, whose windows read the same cells and pads.
+    """
     return shapes(one, size) == shapes(other, size) and not any(site_differences(one, other, size))
 
 
@@ -171,9 +173,10 @@ class Setting:
     def equal_trial(self, trial: Trial, among: Iterable[Trial]) -> Trial | None:
         """Return the first of `among` that computes the same as `trial`; None if none does."""
         graph = self.padded_graph(trial)
-        return next(
-            (other for other in among if same_windows(self.padded_graph(other), graph, self.size)), None
-        )
+        for earlier in among:
+            if same_windows(self.padded_graph(earlier), graph, self.size):
+                return earlier
+        return None
 
     def differences(self, trial: Trial) -> dict[str, str]:
         """Return by path the conventions that differ from the zoo's own, in words."""

@@ -142,8 +142,8 @@ def _say_too_few(photos: int, decisive: Mapping[str, int]) -> str:
     """Say that so many photos are too few, and how many would decide what: `500 photos are too few, about
     2,000 decide it`.
     """
-    decided = [f"about {number:,} decide {what}" for what, number in decisive.items()]
-    return ", ".join([f"{photos:,} photos are too few", *decided])
+    enough = [f"about {number:,} decide {subject}" for subject, number in decisive.items()]
+    return ", ".join([f"{photos:,} photos are too few", *enough])
 
 
 def at_chance_level(answer: StudyAnswer, chance: str) -> StudyAnswer:

@@ -31,12 +31,12 @@ pass.
 """
 
 
-def running_framework(own: str) -> Destination:
+def running_framework(source_framework: str) -> Destination:
     """Return the destination whose engine runs a study: torch's, whose models share their weights if they
-    differ only in pads, or that of the source's `own` framework if torch is not installed.
+    differ only in pads, or that of the source's framework if torch is not installed.
     """
     torch = get_destination("torch")
-    return torch if find_spec(torch.PACKAGE) else get_destination(own)
+    return torch if find_spec(torch.PACKAGE) else get_destination(source_framework)
 
 
 class AnswerLosses:

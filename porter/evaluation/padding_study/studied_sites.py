@@ -50,8 +50,8 @@ def _parse(setting: str, graph: Graph) -> Iterable[Change]:
             "a site is written as PATH=CONVENTION,CONVENTION", where=where, next="such as stem/pool=same,1"
         )
     if path not in sites:
-        what = "is not a padding site" if path in graph.by_path else "is not a node of this model"
-        raise UsageError(f"'{path}' {what}", where=where, next=hint(path, sites))
+        problem = "is not a padding site" if path in graph.by_path else "is not a node of this model"
+        raise UsageError(f"'{path}' {problem}", where=where, next=hint(path, sites))
     site = site_at(graph, path)
     try:
         return [Change(path, _convention(value, site)) for value in _parse_list(text)]

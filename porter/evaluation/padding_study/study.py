@@ -253,7 +253,8 @@ def _study_zoos(opened: Opened, members: Sequence[Member], photos: PhotoSet, how
     chance = _at_chance(opened, photos, decided.outcomes)
     ranking = decided.ranking if chance is None else undecided(len(decided.outcomes))
     trained = decided.trained(ranking, "log-loss" if labelled else "entropy")
-    protocols = [*dict.fromkeys(protocol_in_words(each.protocol, how.crops) for each in decided.networks)]
+    in_words = [protocol_in_words(network.protocol, how.crops) for network in decided.networks]
+    protocols = [*dict.fromkeys(in_words)]
     return _Findings(
         cases=tuple(
             _case(network.name, network.differs, {}, outcome, p)

@@ -50,8 +50,8 @@ def plot_study(study: Study, width: int) -> Markup:
         f"{case.name}: {', '.join(f'{name} {figure:.2f}' for name, figure in figures)}"
         for case, figures in rows
     )
-    what = "Errors in percent" if study.judged_by == "log_loss" else "Entropy in nats"
-    return drawing(width, max(y, 1.0), f"{what} of each padding convention", f"{described}.", *parts)
+    measure = "Errors in percent" if study.judged_by == "log_loss" else "Entropy in nats"
+    return drawing(width, max(y, 1.0), f"{measure} of each padding convention", f"{described}.", *parts)
 
 
 def _figures(case: Case) -> list[tuple[str, float]]:
