@@ -228,7 +228,7 @@ def report(given: GivenArguments, open_page: bool, as_json: bool) -> None:
 
 
 def main() -> NoReturn:
-    """Run the `porter` command."""
+    """Run the `porter` command with the arguments that were typed, and exit with its status."""
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     # Otherwise Python looks through all modules for garbage once more before it ends.
     atexit.register(gc.freeze)

@@ -36,7 +36,9 @@ def command(app: typer.Typer, table: Command, **how: Any) -> Callable[[Callable[
     """
 
     def register(function: Callable[..., None]) -> None:
-        """Add a command that runs `function` to the app."""
+        """Make `function` run as a command of the app: Typer gets a function with the table's options, which
+        calls it.
+        """
         options = table.options
         parameters = inspect.signature(function).parameters.keys()
 

@@ -11,7 +11,9 @@ _COLUMNS = ("top-1", "top-5", "loss", "top-1 at 95 %")
 
 
 def evaluation(result: Evaluation) -> list[str]:
-    """Write the lines of `porter eval`."""
+    """Return the lines of `porter eval` for one port: what was measured and how, the figures, and the verdict
+    on them.
+    """
     path, layout = result.photos
     lines = [
         f"{path} ({layout})",
@@ -141,7 +143,9 @@ def _row(accuracy: Accuracy) -> tuple[str, str, str, str]:
 
 
 def _agreement(beside: Agreement) -> list[str]:
-    """Write the lines on the source beside the port."""
+    """Return the lines on the source beside the port: how many answers agree, and the first photos that
+    differ.
+    """
     lines = [
         f"agreement  {beside.agreeing:,} of {beside.compared:,} photos with {beside.reference}; "
         f"logits differ by {beside.max_abs:.1e} at most, relative L2 {beside.rel_l2:.1e}"

@@ -80,7 +80,9 @@ def batch(made: BatchOutcome) -> list[str]:
 
 
 def conversion(made: Conversion | Ported) -> list[str]:
-    """Write the lines of `porter convert`."""
+    """Return the lines of `porter convert`: what was ported to where, facts about it, how its check ended,
+    and warnings.
+    """
     record = made.port.record
     source = "; ".join((f"{record.source.file}, {record.source.format}", *record.source.notes))
     padding = f"{_pads_summary(record.pads)}; {_size(record)}"
@@ -128,7 +130,7 @@ def _tells(origin: Origin | None) -> TypeGuard[Origin]:
 
 
 def _left_out(layers: Sequence[LeftOut]) -> list[str]:
-    """Write one line for the layers that act in training only, such as dropouts, and that the port lacks;
+    """Return one line for the layers that act in training only, such as dropouts, and that the port lacks;
     none if it lacks none.
     """
     if not layers:
@@ -143,7 +145,9 @@ def _left_out(layers: Sequence[LeftOut]) -> list[str]:
 
 
 def _size(record: Record) -> str:
-    """Say which sizes of its inputs the port takes."""
+    """Say which sizes of its inputs the port takes: `any input size, native 224x224`, or the axes of an input
+    that is no image.
+    """
     from porter.graph import axes_text, further_text
     from porter.graph.record import from_record
 
@@ -280,7 +284,9 @@ def verdict(result: Verdict, layers: bool) -> list[str]:
 
 
 def comparison(found: Comparison, layers: bool) -> list[str]:
-    """Write the lines of `porter compare`."""
+    """Return the lines of `porter compare`: the verdict and what differs, how far the outputs are apart, how
+    many layers are paired, and notes. With `layers`, add a table of the layers.
+    """
     lines = found.lines()
     if found.parity is not None:
         top = {None: "", True: ", argmax equal", False: ", argmax differs"}[found.parity.argmax_equal]
@@ -328,7 +334,9 @@ def filling(made: Filling) -> list[str]:
 
 
 def predictions(results: Sequence[Prediction]) -> list[str]:
-    """Write the lines of `porter predict`."""
+    """Return the lines of `porter predict`: for each photo the likeliest classes, or the one number that the
+    port gives.
+    """
     lines = []
     for prediction in results:
         lines.append(f"{prediction.image}, fed {prediction.fed}")
@@ -345,7 +353,9 @@ def predictions(results: Sequence[Prediction]) -> list[str]:
 
 
 def new_recipe(drafted: NewRecipe) -> list[str]:
-    """Write the lines of `porter recipe new`."""
+    """Return the lines of `porter recipe new`: the file that was drafted, what it has, and the command to
+    type next.
+    """
     names = ", ".join(f"{name} ({uses} times)" for name, uses in drafted.draft.blocks.items())
     blocks = f"blocks: {names}" if names else "no blocks"
     lines = [
@@ -494,7 +504,9 @@ def _refused(found: PadTable) -> list[str]:
 
 
 def _proof(proof: Proof) -> str:
-    """Say what is known of a port; see porter.recipe.proofs."""
+    """Say what is known of a port from porter's own measurements: `exact (...)`, `refused (...)` or that it
+    is unproven; see porter.recipe.proofs.
+    """
     match proof.outcome:
         case "exact":
             worst = "bit for bit" if proof.float64 == 0 else f"worst node {proof.float64:.1e}"
@@ -523,7 +535,7 @@ def declared_record(file: Recipe | Declared) -> dict[str, Any]:
 
 
 def recipe_list(recipes: Sequence[Declared], own: Path) -> list[str]:
-    """Write the lines of `porter recipe list`; `own` is the folder of porter's own recipes, and the others
+    """Return the lines of `porter recipe list`; `own` is the folder of porter's own recipes, and the others
     show their files.
     """
     lines = []
@@ -600,7 +612,9 @@ def recipe_record(member: Member, graph: Graph) -> dict[str, Any]:
 
 
 def _weights(file: Recipe, variant: str, zoo: Zoo) -> dict[str, Any]:
-    """Return what a zoo publishes of a variant, for JSON."""
+    """Return what a zoo publishes of a variant, for JSON: its accuracies, licence and file, with null for
+    what it does not.
+    """
     figures, published = zoo.published.get(variant), zoo.files.get(variant)
     return {
         "zoo": zoo.name,
@@ -614,7 +628,7 @@ def _weights(file: Recipe, variant: str, zoo: Zoo) -> dict[str, Any]:
 
 
 def recipe(record: Mapping[str, Any]) -> list[str]:
-    """Write the lines of `porter recipe show`; `record` is that of `recipe_record`."""
+    """Return the lines of `porter recipe show`; `record` is that of `recipe_record`."""
     header = ("zoo", "framework", "top-1", "top-5", "licence", "file", "written in")
 
     def cell(key: str, value: Any) -> str:

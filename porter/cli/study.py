@@ -8,7 +8,9 @@ from porter.evaluation.results import Study, StudyAnswer
 
 
 def study(result: Study) -> list[str]:
-    """Write the lines of `porter study padding`."""
+    """Return the lines of `porter study padding`: what was studied, the table of cases, and which case the
+    weights were trained with.
+    """
     path, layout = result.photos
     lines = [
         f"{result.variant} from {' or '.join(result.between) or result.zoo}: {result.weights}",

@@ -181,7 +181,9 @@ def _first_bytes(file: BinaryIO, feature: TfRecord) -> TfRecord | None:
 
 
 def _first_value(file: BinaryIO, feature: TfRecord) -> FeatureValue | None:
-    """Return the first text or number of a feature; None if it has none."""
+    """Return the first text or number of a feature (a message with a list of bytes, of numbers or of floats);
+    None if it has neither.
+    """
     for kind, values in _fields(file, feature):
         if not isinstance(values, TfRecord):
             continue

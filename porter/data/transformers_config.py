@@ -143,7 +143,12 @@ def _setting(settings: Mapping[str, Any], key: str, default: Any) -> Any:
 
 
 def _resize_and_crop(settings: Mapping[str, Any], kind: str, defaults: _Processor) -> dict[str, Any]:
-    """Return a resize, and a crop of the centre if the settings ask for it."""
+    """Return `resize`, `size` and `crop` of a protocol: how photos are resized, and the side of the centre
+    that is kept, None for all.
+
+    Raises:
+        ValueError: they make a size that porter cannot prepare exactly.
+    """
     resize, size = _parse_size(settings["size"], defaults.square)
     if kind == "Levit" and resize == "shorter_side":
         size = int(_LEVITS_SHARE * size)
@@ -186,7 +191,9 @@ def _parse_size(size: Any, square: bool) -> tuple[str, int]:
 
 
 def _parse_scaling(settings: Mapping[str, Any], kind: str, defaults: _Processor) -> dict[str, Any]:
-    """Return the divisor of pixels, and the mean and the standard deviation."""
+    """Return `divide`, `mean` and `std` of a protocol, which computes (pixel / divide - mean) / std. A
+    processor multiplies by a factor instead of dividing.
+    """
     factor = settings.get("rescale_factor", 1 / 255) if settings.get("do_rescale", True) else 1
     mean = [0.0, 0.0, 0.0]
     std = [1.0, 1.0, 1.0]

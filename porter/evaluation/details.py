@@ -110,7 +110,9 @@ def _choose_positions(scored: Scored) -> list[int]:
 
 
 def _sample(port: StoredPort, photo: Photo, position: int, scored: Scored) -> SamplePhoto:
-    """Make a sample photo with what both models say of it."""
+    """Return a photo for a report: its thumbnail, its labels, and the likeliest classes by the port and, if
+    it ran, by the source.
+    """
     scores_of_source = scored.models.get(SOURCE)
     source = None if scores_of_source is None else _likeliest_classes(port, scores_of_source, position)
     return SamplePhoto(

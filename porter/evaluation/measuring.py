@@ -82,7 +82,11 @@ class Options:
 
     @classmethod
     def of(cls, asked: PhotosOptions) -> Options:
-        """Read the options of a command. A study runs in float32."""
+        """Read the options of a command. A study, which has none of MeasuringOptions, runs in float32.
+
+        Raises:
+            UsageError: a precision or a number of crops is none of those that there are.
+        """
         run = Run()
         if isinstance(asked, MeasuringOptions):
             precision = one_of(asked.precision, get_args(Precision), PRECISION)

@@ -137,7 +137,15 @@ def make_transform(folder: AnyPath) -> Callable[[PhotoInput], Tensor | Array]:
 
 
 def _predict(port: StoredPort, model: Any, protocol: Preprocess, image: Path, batch: Array) -> Prediction:
-    """Predict the likeliest classes of one image, which `batch` has prepared."""
+    """Predict the likeliest classes of one image.
+
+    Args:
+        image: its name in the result.
+        batch: the image prepared, 1 x 3 x H x W.
+
+    Raises:
+        FileError: the logits are not finite.
+    """
     output = port.graph.output
     value = port.destination.ENGINE.run(model, batch, [output])[output][0]
     logits = value.astype(np.float64).reshape(-1)

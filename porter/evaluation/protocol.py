@@ -80,7 +80,11 @@ def _no_protocol(where: str, line: str) -> UsageError:
 
 
 def _expect_classes(facts: Facts, where: str) -> Preprocess:
-    """Expect logits of classes, and return the protocol, which there has to be."""
+    """Expect a model that gives logits of classes and has a protocol, and return the protocol.
+
+    Raises:
+        UsageError: it gives features, or nothing says how its photos are prepared.
+    """
     if facts.output == "features":
         raise UsageError(
             "this model has no classifier head, so it cannot predict classes",

@@ -113,7 +113,7 @@ def page_environment() -> Environment:
 
 
 def _environment(record: Record) -> Environment:
-    """Make the environment of a port's page."""
+    """Make the environment of a port's page: every page's, with filters that name the port's classes."""
     environment = page_environment()
     environment.filters |= {
         "percent": partial(_format_figure, digits=2),

@@ -176,7 +176,9 @@ def _zeros_before_pools(record: Record) -> list[str]:
 
 
 def facts(record: Record) -> list[Fact]:
-    """List the facts about the source and the port."""
+    """List the facts about the source and the port for a table: where the weights come from, what they are
+    licensed, and what the port takes and gives. What is not known has no row.
+    """
     rows, columns = record.input.native_size
     taken = "any size" if record.input.size is None else "{}×{} only".format(*record.input.size)
     shape = (
@@ -261,7 +263,7 @@ def steps(record: Record) -> list[str]:
 
 
 def preprocessing(protocol: Preprocess) -> list[str]:
-    """List the steps from a photo to the model's input, in order."""
+    """List the steps from a photo to the model's input in order, each a sentence such as `Divide by 255.`."""
     how = "; JPEGs by libjpeg’s fast transform, as TensorFlow does" if protocol.jpeg else ""
     steps = [f"Decode to 8-bit RGB{how}. The EXIF orientation is not applied."]
     share = None if protocol.central_fraction is None else f"{100 * protocol.central_fraction:g} %"

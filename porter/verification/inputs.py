@@ -143,7 +143,7 @@ def make_images(size: KnownSize, count: int, channels: int, fed: InputRange, see
 
 
 def _unit_images(size: KnownSize, count: int, channels: int, seed: int) -> Images:
-    """Make noise of several octaves, as photos have, from 0 to 1 in each image."""
+    """Make images as `make_images` does, with numbers from 0 to 1 in each."""
     rng = np.random.default_rng(seed)
     # From the coarsest octave on, the sum is doubled in size, and the next octave added, whose cells are half
     # as long. -(-a // b) rounds up: coarse octaves cover the whole image.

@@ -185,7 +185,9 @@ def check_against(
 def _compare_with_references(
     check: Check, opened: Opened, given: ReferenceName | None, size: Size
 ) -> tuple[Verdict, tuple[str, ...]]:
-    """Compare a port's values as `check_against` says."""
+    """Compare a port's values with the references and the user's own, and return the verdict with warnings;
+    see `check_against`.
+    """
     port, record = check.port, check.port.record
     rows, columns = size
     native = record.input.native_size if rows is None or columns is None else (rows, columns)

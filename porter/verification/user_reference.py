@@ -265,7 +265,9 @@ def _reference_of_code(given: ReferenceName, opened: Opened, stored: Dtype) -> U
         return runner
 
     def shown(batch: Array, dtype: Dtype, paths: Collection[str] | None) -> Shown:
-        """Run the model on a batch, in parts where it takes so many images only."""
+        """Run the model on a batch, and return its outputs and the values of `paths`. A model that takes only
+        so many images at once gets the batch in parts.
+        """
         parts = split_into_batches(batch.astype(dtype), held.batch if held is not None else None)
         wanted = {path: names for path, names in layers.items() if paths is None or path in paths}
         with running():

@@ -271,7 +271,7 @@ def first_telling(proofs: Iterable[Proof]) -> Proof:
 
 
 def _summaries(parities: Sequence[Parity]) -> dict[str, DtypeRecord]:
-    """Return what is recorded of the comparison in each number type."""
+    """Return by number type what port.json has of each comparison."""
     return {
         parity.dtype: DtypeRecord(
             parity.ok,

@@ -343,7 +343,11 @@ def _read_folder(path: Path, split: str | None, classes: Classes) -> FoundPhotos
 
 
 def _read_file(path: Path, split: str | None, classes: Classes) -> FoundPhotos:
-    """Return the photos of a file. The layout follows from its content."""
+    """Return the photos of a file, which is Parquet, a tar or TFRecord by its content.
+
+    Raises:
+        FileError: it is none of these.
+    """
     readers = (
         (is_parquet, read_parquet_photos),
         (lambda file: is_tar(file) or unpacker(file), _read_tars),

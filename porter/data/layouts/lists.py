@@ -77,7 +77,7 @@ def with_labels_of_list(found: FoundPhotos, path: Path, classes: Classes) -> Fou
             )
 
     def with_label(candidate: PhotoCandidate) -> PhotoCandidate:
-        """Return a photo with the class that the list gives it."""
+        """Return a photo with the class that the list gives it, or the reason why it cannot be scored."""
         label = label_of_text[line_of_photo[candidate.key].label]
         if candidate.place is None:
             why = candidate.why

@@ -265,7 +265,9 @@ def _class_of_text(value: str, known: Sequence[int | None], imagenet: bool) -> i
 
 
 def _label_in_json(text: str) -> str | None:
-    """Return the label in the JSON beside a photo; None if it has none."""
+    """Return the label in the JSON beside a photo, a number or a text in `label` or `cls`, as text; None if
+    it has none.
+    """
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError):

@@ -103,7 +103,7 @@ class Workers:
             _close_pipes(process)
 
     def _start(self) -> _Process:
-        """Start a process that decodes."""
+        """Start a process that decodes, the program of porter.data.pipeline.worker."""
         # -P and the same path: a worker imports what this process would import, and nothing from the current
         # folder. Workers multiply no matrices, and OpenBLAS would start a thread per core in each. They have
         # a session of their own: Ctrl-C reaches only this process, which then stops them.

@@ -123,7 +123,12 @@ class Bench:
         return [outcome for trials_of_pass in passes for outcome in self._pass(trials_of_pass)]
 
     def _pass(self, trials: Sequence[Trial]) -> list[Outcome]:
-        """Run models of all trials over the photos, each photo prepared once."""
+        """Run the models of some trials over all photos, each photo prepared once for all of them, and return
+        an outcome for each trial.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C ended the pass.
+        """
         options, photos = self.options, self.photos.photos
         logits = logits_of(self.opened.facts)
         labels = None

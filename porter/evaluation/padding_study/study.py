@@ -319,7 +319,14 @@ def _expect_port_of(port: StoredPort, opened: Opened, zoos: tuple[str, ...]) -> 
 
 
 def _case(name: str, convention: str, sites: Mapping[str, str], outcome: Outcome, p: float) -> Case:
-    """Make a case of the result, with its errors in per cent."""
+    """Return a case (the same weights under one padding) with its figures: errors in per cent, None where
+    photos have no classes.
+
+    Args:
+        convention: the conventions of the strided sites, in words.
+        sites: by path, those that differ from the zoo's own.
+        p: the probability that it looks so much worse than the best if it is not.
+    """
     labelled = outcome.log_loss is not None
     return Case(
         name=name,

@@ -55,7 +55,9 @@ def plot_study(study: Study, width: int) -> Markup:
 
 
 def _figures(case: Case) -> list[tuple[str, float]]:
-    """Return the figures of a case that the plot shows, by name."""
+    """Return the figures of a case that the plot shows, by name: its errors in per cent, or its entropy if
+    the photos have no classes.
+    """
     if case.top1_error is None:
         named = [("entropy", case.entropy)]
     else:
