@@ -372,7 +372,7 @@ def new_recipe(drafted: NewRecipe) -> list[str]:
 
 
 def _of_bytes(bytes: int) -> str:
-    """Return a number of bytes in the largest unit of which there is one: `97.8 MB`, or in kB."""
+    """Return a number of bytes in GB, MB or kB, the largest that fits into it: `97.8 MB`."""
     unit = next((unit for unit in ("GB", "MB") if bytes >= _UNITS[unit]), "kB")
     return f"{bytes / _UNITS[unit]:.1f} {unit}"
 

@@ -155,10 +155,11 @@ def label_in_list(text: str, classes: Classes) -> int | None:
         label = _imagenet_label(text)
     else:
         label = None if classes.labels is None else _row_of(text, classes.labels)
+    if label is not None:
+        return label
     number = text.replace(",", " ").split()[0]
-    if label is None and number.isascii() and number.isdigit() and len(number) <= 9:
-        label = int(number) if int(number) < classes.count else None
-    return label
+    is_number = number.isascii() and number.isdigit() and len(number) <= 9
+    return int(number) if is_number and int(number) < classes.count else None
 
 
 def with_imagenet_recognised(labels: Labels) -> Labels:

@@ -234,7 +234,11 @@ def _count_parameters(port: StoredPort) -> int:
 
 
 def _expect_together(asked: MeasuringOptions, run: Run, process: Process) -> None:
-    """Refuse options of which one contradicts another, or the number of processes that there are."""
+    """Refuse options that contradict each other, or that need another number of processes than there are.
+
+    Raises:
+        UsageError: such an option is given.
+    """
     chosen = f"{PRECISION}, {COMPILE} and {CHANNELS_LAST(False)}"
     several = "run it in one process first, and give all processes the options that it chooses"
     for contradicts, option, message, next in (

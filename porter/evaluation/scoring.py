@@ -145,13 +145,14 @@ def merged(parts: Sequence[Scored]) -> Scored:
     its scores of the others are empty.
     """
     models = {name: _merge_scores([part.models[name] for part in parts]) for name in parts[0].models}
+    seconds, waited = max((part.seconds, part.waited) for part in parts)  # of the slowest process
     return Scored(
         models,
         np.any([part.reached for part in parts], axis=0),
         {position: why for part in parts for position, why in part.failed.items()},
         all(part.complete for part in parts),
-        # the seconds and the waiting of the slowest process
-        *max((part.seconds, part.waited) for part in parts),
+        seconds,
+        waited,
     )
 
 

@@ -64,7 +64,7 @@ class Reached:
                 self.epsilons[node.path] = max(self.epsilons.get(node.path, 0.0), share)
 
     def unreached(self, graph: Graph) -> tuple[str, ...]:
-        """Return the paths of the activations of which no value reached a bound, such as a ReLU6's 6, and of
+        """Return the paths of the activations with a bound that no value reached, such as a ReLU6's 6, and of
         the pools and norms whose pads and epsilons no value showed: nothing is known of these.
         """
         nonnegative = nonnegative_paths(graph)
@@ -77,15 +77,18 @@ class Reached:
         of 0 or less can be passed.
         """
         if node.path in self.extremes:
-            (least, most), (low, high) = node.op.bounds, self.extremes[node.path]
+            least, most = node.op.bounds
+            low, high = self.extremes[node.path]
             lower_shows = least == -np.inf or low <= least or (nonnegative and least <= 0)
             upper_shows = most == np.inf or high >= most
             return lower_shows and upper_shows
         if node.path in self.epsilons:
             return self.epsilons[node.path] > FLOAT64_LIMIT
         site, rim = node.op.site, self.rims.get(node.path)
+        if site is None or rim is None:  # no pool whose pads may show
+            return True
         # A negative number at the rim shows that no zero took part, and the fill shows itself.
-        return site is None or rim is None or rim < 0 or rim == site.convention.fill
+        return rim < 0 or rim == site.convention.fill
 
 
 def _share_of_epsilon(op: LayerNorm | RmsNorm | GroupNorm, value: Array, is_map: bool) -> float:

@@ -95,7 +95,7 @@ def distance(source: Array, port: Array, scale: float = 0.0) -> Distance:
 
 
 def top_margin(source: Array, port: Array, scale: float = 0.0) -> float:
-    """Return by how much the port's choice of the top class costs in the source's logits: the largest logit
+    """Return how much the port's choice of the top class costs in the source's logits: the largest logit
     minus the one at the port's largest, in the image where that is most, over the norm of all logits, or over
     `scale` if that is larger. It is 0 where the largest are at the same places. Both are N x C and finite.
 
@@ -179,7 +179,7 @@ def _parts(shape: tuple[int, ...]) -> Iterator[tuple[int | slice, ...]]:
     if math.prod(shape) <= _PART or len(shape) < 2:
         yield (slice(None),)
         return
-    # N x C x H x W, of which all channels are taken, or N x rows x ...
+    # N x C x H x W, with all channels in each part, or N x rows x ...
     all_channels = (slice(None),) if len(shape) == 4 else ()
     count, rows = shape[0], shape[1 + len(all_channels)]
     numbers_in_row = math.prod(shape) // (count * rows)

@@ -110,7 +110,7 @@ def with_fallback(
         return result, reasons
     if opened.file.format == "port":
         reasons = (OF_A_PORT, *reasons)
-    # why porter's own build in the source's framework is no reference either
+    # why porter's own build in the source's framework cannot be the reference either
     unusable = None
     if destination == _builder(opened):
         unusable = (

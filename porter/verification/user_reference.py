@@ -454,7 +454,7 @@ def _expect_outputs(
     given: ReferenceName, opened: Opened, outputs: Sequence[Array], size: KnownSize
 ) -> str | None:
     """Expect as many outputs, of the same shapes, as the source has. Return the path of the head that has a
-    row 0, for the background, in the reference only; None if there is none.
+    row 0, for the background, in the reference only; None if no head has one.
 
     Args:
         given: what `--reference` names.

@@ -163,7 +163,10 @@ def open_any_photos(
             return photos
         reason = f"most photos tell no class: {list_few(sorted({photo.why for photo in photos.failed}))}"
     except (FileError, UsageError) as error:
-        if labels is not None or split is not None or not path.is_dir() or not list_photos(path).photos:
+        # Labels or a split that were asked for are not left out.
+        if labels is not None or split is not None:
+            raise
+        if not path.is_dir() or not list_photos(path).photos:
             raise
         reason = error.message
     listing = list_photos(path)
@@ -274,7 +277,8 @@ def _choose_split_folder(path: Path, split: str | None) -> tuple[Path, str | Non
     if len(splits) == 1 and all(_is_class_folder(path / name) for name in splits):
         splits = {}
     chosen = [name for name, split_of_name in splits.items() if split_of_name == (split or "validation")]
-    if not chosen and splits and (split is not None or len(splits) > 1):
+    has_to_choose = split is not None or len(splits) > 1
+    if splits and has_to_choose and not chosen:
         problem = (
             f"it has no split '{split}'" if split else "it has several splits, and none is of validation"
         )
@@ -372,13 +376,12 @@ def _read_shards(
     """
     photos = read(path, files, classes)
     names = {file.name for file in files}
-    # the ten names of which `x-00003-of-00010.tar` is one
-    expected = {
-        f"{name[: numbers.start()]}-{number:05}-of-{numbers[2]}{name[numbers.end() :]}"
-        for name in names
-        if (numbers := _SHARD_OF.search(name))
-        for number in range(int(numbers[2]))
-    }
+    # ten names where one is `x-00003-of-00010.tar`
+    expected = set[str]()
+    for name in names:
+        if match := _SHARD_OF.search(name):
+            start, end = name[: match.start()], name[match.end() :]
+            expected |= {f"{start}-{number:05}-of-{match[2]}{end}" for number in range(int(match[2]))}
     missing = tuple(
         Failure(escaped(name), "this file of the data set is not there") for name in sorted(expected - names)
     )

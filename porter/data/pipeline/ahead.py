@@ -26,7 +26,7 @@ def map_ahead(executor: Executor, function: Callable[[T], R], items: Iterable[T]
 
 
 def take_ahead(executor: Executor, items: Iterator[T], depth: int) -> Iterator[T]:
-    """Yield the items of an iterator, of which `executor` takes at most `depth` ahead: making an item may
+    """Yield the items of an iterator; `executor` takes at most `depth` of them ahead, because making one may
     take long. An executor of several threads needs a depth of 1, because two threads must not take from
     `items` at once.
     """

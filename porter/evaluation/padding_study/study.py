@@ -141,8 +141,11 @@ def _make_study(
 
 
 def _expect_use(source: str | None, zoos: Sequence[str], sites: Sequence[str], origin: str | None) -> None:
-    """Refuse a study that lacks a zoo, by whose tensor names the weights are read, or that has options of
-    which one would not be used beside the other.
+    """Refuse a study that lacks a zoo, by whose tensor names the weights are read, or that has an option
+    which would not be used beside another one.
+
+    Raises:
+        UsageError: with the option that is missing or too many.
     """
     if source is None and not zoos:
         raise UsageError(
