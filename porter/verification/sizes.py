@@ -249,7 +249,8 @@ def _has_whole_windows(graph: Graph, axis: int, side: int) -> bool:
     """Return whether no map is too short along an axis, for an input of `side` cells, to show all that is
     done with it: by a window, whose beginning, middle and end on the map then differ.
     """
-    maps, wanted = _map_lengths(graph, axis, side), _telling_lengths(graph, axis)
+    maps = _map_lengths(graph, axis, side)
+    wanted = _telling_lengths(graph, axis)
     # On one row, a value that is moved by a row stays where it was.
     wanted[INPUT] = max(_LEAST_CELLS, wanted.get(INPUT, 0))
     return maps is not None and all(maps[path] >= wanted[path] for path in maps.keys() & wanted.keys())
