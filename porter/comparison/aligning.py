@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -28,43 +29,44 @@ _NEAR = 1e-5
 
 @dataclass(frozen=True)
 class Pairing:
-    """Two normal forms, aligned.
+    """Two normal forms, aligned: that of model A, the first, and that of model B, the second.
 
     Attributes:
-        pairs: paths of units of the first to those of the second, in the order of the first.
-        inputs: of the models, by their places.
+        pairs: paths of A's units to those of B's, in the order of A.
+        only_a, only_b: paths of units that have no pair.
+        inputs: paths of A's inputs to those of B's, which stand in the same places.
     """
 
-    one: NormalForm
-    other: NormalForm
+    form_a: NormalForm
+    form_b: NormalForm
     pairs: Mapping[str, str]
-    only_one: tuple[str, ...]
-    only_other: tuple[str, ...]
+    only_a: tuple[str, ...]
+    only_b: tuple[str, ...]
     inputs: Mapping[str, str]
 
 
-def align(one: NormalForm, other: NormalForm) -> Pairing:
+def align(form_a: NormalForm, form_b: NormalForm) -> Pairing:
     """Pair the units (steps) of two normal forms, and return the pairs and the units that are in no pair:
     those of equal tensors first, then the rest by the longest sequence of like units in an order of
     computation that both have, last those that cross that order.
     """
-    prints = _Prints(one), _Prints(other)
+    prints = _Prints(form_a), _Prints(form_b)
     anchors = _anchors(*prints)
-    first = _ordered(one, {})
-    places = {path: place for place, path in enumerate(first)}
-    second = _ordered(other, {theirs: places[mine] for mine, theirs in anchors.items()})
-    likeness = _likeness(one, other, first, second, prints)
-    pairs = {first[row]: second[column] for row, column in _longest(likeness)}
-    given = dict(zip(one.graph.inputs, other.graph.inputs, strict=False))
-    pairs |= _crossing(one, other, {**given, **pairs})
-    paired = set(pairs.values())
+    order_a = _ordered(form_a, {})
+    places = {path: place for place, path in enumerate(order_a)}
+    order_b = _ordered(form_b, {path_b: places[path_a] for path_a, path_b in anchors.items()})
+    likeness = _likeness(form_a, form_b, order_a, order_b, prints)
+    pairs = {order_a[row]: order_b[column] for row, column in _longest(likeness)}
+    inputs = dict(zip(form_a.graph.inputs, form_b.graph.inputs, strict=False))
+    pairs |= _crossing(form_a, form_b, {**inputs, **pairs})
+    paired_in_b = set(pairs.values())
     return Pairing(
-        one,
-        other,
-        {path: pairs[path] for path in one.units if path in pairs},
-        tuple(path for path in one.units if path not in pairs),
-        tuple(path for path in other.units if path not in paired),
-        given,
+        form_a,
+        form_b,
+        {path: pairs[path] for path in form_a.units if path in pairs},
+        tuple(path for path in form_a.units if path not in pairs),
+        tuple(path for path in form_b.units if path not in paired_in_b),
+        inputs,
     )
 
 
@@ -77,7 +79,11 @@ def family(kind: str) -> int | str:
 
 @dataclass
 class _Prints:
-    """A few numbers of each unit's tensors, by which equal ones are found."""
+    """A few numbers of each unit's tensors, by which units of equal tensors are found quickly.
+
+    Attributes:
+        of: by a unit's path, the shape of its tensor with the most axes, and two numbers for each tensor.
+    """
 
     form: NormalForm
     of: dict[str, tuple[tuple[int, ...], Sequence[float]]] = field(default_factory=dict)
@@ -90,22 +96,24 @@ class _Prints:
             numbers = [value for array in arrays for value in _print(array)]
             self.of[path] = (max((array.shape for array in arrays), key=len), numbers)
 
-    def near(self, path: str, other: _Prints, theirs: str) -> bool:
-        """Return whether two units have the same numbers, roughly; False where one of them has no tensors.
+    def near(self, path: str, other: _Prints, other_path: str) -> bool:
+        """Return whether two units have nearly the same numbers; False where one of them has no tensors.
 
         Args:
             path: the unit of this form.
             other: the prints of the other form.
-            theirs: its unit.
+            other_path: its unit.
         """
-        if path not in self.of or theirs not in other.of:
+        if path not in self.of or other_path not in other.of:
             return False
-        (shape, mine), (its_shape, its) = self.of[path], other.of[theirs]
-        size = max(map(abs, mine), default=0.0) or 1.0
-        return (
-            shape == its_shape
-            and len(mine) == len(its)
-            and all(abs(one - two) <= _NEAR * size for one, two in zip(mine, its, strict=True))
+        shape, numbers = self.of[path]
+        other_shape, other_numbers = other.of[other_path]
+        if shape != other_shape or len(numbers) != len(other_numbers):
+            return False
+        largest = max(map(abs, numbers), default=0.0) or 1.0
+        return all(
+            abs(number - other_number) <= _NEAR * largest
+            for number, other_number in zip(numbers, other_numbers, strict=True)
         )
 
 
@@ -127,36 +135,37 @@ def drawn_along(array: NDArray[np.float64], axis: int | None) -> NDArray[np.floa
     return array
 
 
-def _anchors(one: _Prints, other: _Prints) -> dict[str, str]:
-    """Return the pairs of units whose tensors are near only one unit of the other form, each way: by the
-    first form's path, the second's.
+def _anchors(prints_a: _Prints, prints_b: _Prints) -> dict[str, str]:
+    """Return the pairs of units that are certain because their tensors are near those of only one unit of the
+    other model, each way: A's path to B's.
     """
     by_shape: dict[tuple[int, ...], list[str]] = {}
-    for path, (shape, _) in other.of.items():
+    for path, (shape, _) in prints_b.of.items():
         by_shape.setdefault(shape, []).append(path)
-    found = {
-        path: [theirs for theirs in by_shape.get(shape, ()) if one.near(path, other, theirs)]
-        for path, (shape, _) in one.of.items()
+    near = {
+        path_a: [path_b for path_b in by_shape.get(shape, ()) if prints_a.near(path_a, prints_b, path_b)]
+        for path_a, (shape, _) in prints_a.of.items()
     }
-    once = [theirs[0] for theirs in found.values() if len(theirs) == 1]
-    return {
-        path: theirs[0] for path, theirs in found.items() if len(theirs) == 1 and once.count(theirs[0]) == 1
-    }
+    only_near = {path_a: paths_b[0] for path_a, paths_b in near.items() if len(paths_b) == 1}
+    counts = Counter(only_near.values())
+    return {path_a: path_b for path_a, path_b in only_near.items() if counts[path_b] == 1}
 
 
 def _ordered(form: NormalForm, places: Mapping[str, int]) -> list[str]:
-    """Return the units in an order of computation that does not depend on how the graph was written.
+    """Return the paths of the units in an order of computation that does not depend on how the graph was
+    written, so that two models are compared in one order.
 
     Args:
-        places: those that some units have in the other form's order.
+        places: by path, the places of some units' pairs in the order of the other form.
     """
     depths = _depths(form)
     keys = dict[str, tuple[float, ...]]()
     nearest = dict[str, int]()
     for path, unit in form.units.items():
         above = [nearest[read] for read in unit.inputs if read in nearest]
+        # the place of the unit's pair, or of the last unit before it that has one
         nearest[path] = places.get(path, max(above, default=-1))
-        # by the nearest anchor before it, then those farthest from the input first
+        # Sorted by that place, then those farthest from the input first.
         keys[path] = (nearest[path], -depths[path], len(unit.inputs))
 
     def inputs(path: str) -> list[str]:
@@ -164,16 +173,19 @@ def _ordered(form: NormalForm, places: Mapping[str, int]) -> list[str]:
         unit = form.units.get(path)
         if unit is None:
             return []
-        own = list(dict.fromkeys(unit.inputs))
-        reorder = unit.kind in COMMUTATIVE or bool(places)
-        # -2: the graph's input comes before all units
-        return sorted(own, key=lambda read: keys.get(read, (-2.0,))) if reorder else own
+        paths = list(dict.fromkeys(unit.inputs))
+        if unit.kind in COMMUTATIVE or places:
+            # -2: the graph's input comes before all units
+            paths.sort(key=lambda read: keys.get(read, (-2.0,)))
+        return paths
 
     return [path for path in in_order(form.outputs, inputs) if path in form.units]
 
 
 def _depths(form: NormalForm) -> dict[str, int]:
-    """Return how many units at most lie between the input and each unit, with itself."""
+    """Return by path the depth of each unit: how many units the longest way from the input to it has, with
+    itself.
+    """
     depths = dict[str, int]()
     for path, unit in form.units.items():
         depths[path] = 1 + max((depths.get(read, 0) for read in unit.inputs), default=0)
@@ -181,49 +193,59 @@ def _depths(form: NormalForm) -> dict[str, int]:
 
 
 def _likeness(
-    one: NormalForm,
-    other: NormalForm,
-    first: Sequence[str],
-    second: Sequence[str],
+    form_a: NormalForm,
+    form_b: NormalForm,
+    order_a: Sequence[str],
+    order_b: Sequence[str],
     prints: tuple[_Prints, _Prints],
 ) -> NDArray[np.float64]:
-    """Return how much speaks for each pair of units, rows of the first form x columns of the second; 0 where
-    they cannot stand in each other's place, because their kinds are of different families.
+    """Return a table of how much speaks for each pair of units, rows of A x columns of B; 0 where they
+    cannot stand in each other's place, because their kinds are of different families.
+
+    Args:
+        order_a, order_b: paths of the units, in the order of the rows and of the columns.
+        prints: of both forms.
     """
-    likeness = np.zeros((len(first), len(second)))
+    likeness = np.zeros((len(order_a), len(order_b)))
     families: dict[int | str, list[int]] = {}
-    for column, path in enumerate(second):
-        families.setdefault(family(other.units[path].kind), []).append(column)
-    for row, path in enumerate(first):
-        mine = one.units[path]
-        for column in families.get(family(mine.kind), ()):
-            likeness[row, column] = _alike(one, mine, other, other.units[second[column]], prints)
+    for column, path in enumerate(order_b):
+        families.setdefault(family(form_b.units[path].kind), []).append(column)
+    for row, path in enumerate(order_a):
+        unit_a = form_a.units[path]
+        for column in families.get(family(unit_a.kind), ()):
+            likeness[row, column] = _alike(unit_a, form_b.units[order_b[column]], prints)
     return likeness
 
 
-def _alike(
-    one: NormalForm, mine: Unit, other: NormalForm, its: Unit, prints: tuple[_Prints, _Prints]
-) -> float:
-    """Return how much speaks for a pair: equal numbers most, then shapes, attributes and kind, and the last
-    word of the name least.
+def _alike(unit_a: Unit, unit_b: Unit, prints: tuple[_Prints, _Prints]) -> float:
+    """Return how much speaks for a pair of units, as points: most for nearly equal tensors (6), then for
+    shapes (2), attributes and kind, and least for the last word of the name (0.1), which only decides ties.
 
     Args:
-        one, mine: the first form and its unit.
-        other, its: the second form and its unit.
         prints: of both forms.
     """
-    named = 0.1 * (mine.name.rpartition("/")[2] == its.name.rpartition("/")[2])
-    if mine.kind != its.kind:
-        return 0.5 + named
-    shapes = [{role: array.shape for role, array in unit.tensors.items()} for unit in (mine, its)]
-    same_shapes = 2.0 * (shapes[0] == shapes[1]) if mine.tensors else 0.0
-    same_values = 6.0 * prints[0].near(mine.path, prints[1], its.path)
-    return 1 + named + (mine.says == its.says) + same_shapes + same_values
+    same_name = unit_a.name.rpartition("/")[2] == unit_b.name.rpartition("/")[2]
+    points = 0.1 if same_name else 0.0
+    if unit_a.kind != unit_b.kind:
+        return points + 0.5
+    points += 1
+    if unit_a.says == unit_b.says:
+        points += 1
+    if unit_a.tensors and _shapes(unit_a) == _shapes(unit_b):
+        points += 2
+    if prints[0].near(unit_a.path, prints[1], unit_b.path):
+        points += 6
+    return points
+
+
+def _shapes(unit: Unit) -> dict[str, tuple[int, ...]]:
+    return {role: array.shape for role, array in unit.tensors.items()}
 
 
 def _longest(likeness: NDArray[np.float64]) -> Iterator[tuple[int, int]]:
-    """Yield the pairs of rows and columns, both rising, whose likeness is largest together; of several such,
-    those that come first.
+    """Yield the (row, column) of pairs, both rising from pair to pair, whose sum of likeness is largest; of
+    several such choices, the one whose pairs come first. It is the longest common subsequence of both orders,
+    with likeness for length.
     """
     rows, columns = likeness.shape
     # Turned round, so that the walk back through the table yields the first pairs first.
@@ -233,48 +255,53 @@ def _longest(likeness: NDArray[np.float64]) -> Iterator[tuple[int, int]]:
         # best[r, c] is the most that r rows and c columns give together
         paired = best[row, :-1] + likeness[row]
         best[row + 1, 1:] = np.maximum.accumulate(np.maximum(best[row, 1:], paired))
-    row, column, found = rows, columns, list[tuple[int, int]]()
+    row, column = rows, columns
+    pairs = list[tuple[int, int]]()
+    # Walk back through the table, from the best sum of all rows and columns.
     while row and column:
         gain = likeness[row - 1, column - 1]
         if gain and best[row, column] == best[row - 1, column - 1] + gain:
             row, column = row - 1, column - 1
-            found.append((likeness.shape[0] - 1 - row, likeness.shape[1] - 1 - column))
+            pairs.append((likeness.shape[0] - 1 - row, likeness.shape[1] - 1 - column))
         elif best[row, column] == best[row - 1, column]:
             row -= 1
         else:
             column -= 1
-    yield from found
+    yield from pairs
 
 
-def _crossing(one: NormalForm, other: NormalForm, pairs: Mapping[str, str]) -> dict[str, str]:
-    """Return pairs of units that the order of computation did not pair: of one kind, which read, or are read
-    by, pairs; or of any kind, which read and are read by pairs.
+def _crossing(form_a: NormalForm, form_b: NormalForm, pairs: Mapping[str, str]) -> dict[str, str]:
+    """Return further pairs, A's path to B's, of units that the order of computation did not pair: of one
+    kind, which read, or are read by, pairs; or of any kind, which read and are read by pairs.
+
+    Args:
+        pairs: those that are known, of inputs too.
     """
-    more = dict[str, str]()
-    left = [path for path in other.units if path not in {*pairs.values()}]
-    own, its_readers = _readers(one), _readers(other)
-    for path, unit in one.units.items():
-        if path in pairs:
+    further = dict[str, str]()
+    unpaired_b = [path for path in form_b.units if path not in {*pairs.values()}]
+    readers_a, readers_b = _readers(form_a), _readers(form_b)
+    for path_a, unit_a in form_a.units.items():
+        if path_a in pairs:
             continue
-        read = [pairs.get(each) or more.get(each) or each for each in unit.inputs]
-        reading = {pairs[each] for each in own.get(path, ()) if each in pairs}
-        for theirs in left:
-            its = other.units[theirs]
-            alike = its.kind == unit.kind and its.tensors.keys() == unit.tensors.keys()
-            reads = read == [*its.inputs] or (alike and {*read} == {*its.inputs})
+        # B's partners of what the unit reads, and of the units that read it
+        inputs = [pairs.get(read) or further.get(read) or read for read in unit_a.inputs]
+        readers = {pairs[reader] for reader in readers_a.get(path_a, ()) if reader in pairs}
+        for path_b in unpaired_b:
+            unit_b = form_b.units[path_b]
+            alike = unit_b.kind == unit_a.kind and unit_b.tensors.keys() == unit_a.tensors.keys()
+            reads_pairs = inputs == [*unit_b.inputs] or (alike and {*inputs} == {*unit_b.inputs})
             # an output is read by the caller
-            is_read = bool(reading & {*its_readers.get(theirs, ())}) or (
-                path in one.outputs and theirs in other.outputs
-            )
-            if (reads and is_read) or (alike and (reads or is_read)):
-                more[path] = theirs
-                left.remove(theirs)
+            are_outputs = path_a in form_a.outputs and path_b in form_b.outputs
+            is_read_by_pairs = are_outputs or not readers.isdisjoint(readers_b.get(path_b, ()))
+            if (reads_pairs and is_read_by_pairs) or (alike and (reads_pairs or is_read_by_pairs)):
+                further[path_a] = path_b
+                unpaired_b.remove(path_b)
                 break
-    return more
+    return further
 
 
 def _readers(form: NormalForm) -> dict[str, list[str]]:
-    """Return by path the units that read a value."""
+    """Return by a value's path the paths of the units that read it."""
     readers: dict[str, list[str]] = {}
     for path, unit in form.units.items():
         for read in unit.inputs:

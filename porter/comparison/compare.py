@@ -84,20 +84,19 @@ class Comparison:
 
     @property
     def summary(self) -> str:
-        """Return the verdict in one line."""
+        """The verdict in one line: `A and B differ: 3 differences`."""
         if self.verdict == "same":
             return f"A and B are the same function at {self.size}"
-        layers = len({each.pair for each in self.differences})
         if self.verdict == "undecided":
             return "undecided: " + "; ".join(self.undecided)
-        if self.differences and all(each.kind in ("weights", "bias") for each in self.differences):
-            return f"A and B differ: the same graph, other weights at {layers} layer{'s' * (layers > 1)}"
+        if not self.differences:
+            return "A and B differ: the outputs do"
+        if all(difference.kind in ("weights", "bias") for difference in self.differences):
+            layers = len({difference.pair for difference in self.differences})
+            plural = "s" if layers > 1 else ""
+            return f"A and B differ: the same graph, other weights at {layers} layer{plural}"
         count = len(self.differences)
-        return (
-            f"A and B differ: {count} difference{'s' * (count > 1)}"
-            if count
-            else "A and B differ: the outputs do"
-        )
+        return f"A and B differ: {count} difference{'s' if count > 1 else ''}"
 
     def lines(self) -> list[str]:
         """Return the verdict, and each difference, in lines."""
@@ -139,6 +138,7 @@ class Comparison:
 
 
 def _finite(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record with None for NaN and infinities, which JSON lacks."""
     return {
         name: None if isinstance(value, float) and not math.isfinite(value) else value
         for name, value in record.items()
@@ -176,6 +176,12 @@ def compare(asked: CompareOptions) -> Comparison:
 
 @dataclass
 class _Comparing:
+    """Two models to be compared, and how.
+
+    Attributes:
+        unread: why a model's graph cannot be read, by its place: 0 for A, 1 for B.
+    """
+
     sides: tuple[Side, Side]
     size: Size | None
     tolerance: float | None
@@ -186,13 +192,14 @@ class _Comparing:
         """Open both models, prove each graph, and return the comparison; only outputs are compared where a
         graph cannot be read.
         """
-        one, other = self._opened()
-        if one is None or other is None:
-            return self._at_outputs((one, other))
-        size = self._common(one, other)
-        proofs = tuple(side.prove(each, size) for side, each in zip(self.sides, (one, other), strict=True))
+        opened_a, opened_b = self._opened()
+        if opened_a is None or opened_b is None:
+            return self._at_outputs((opened_a, opened_b))
+        size = self._common(opened_a, opened_b)
+        opened = opened_a, opened_b
+        proofs = tuple(side.prove(model, size) for side, model in zip(self.sides, opened, strict=True))
         names = self.sides[0].name, self.sides[1].name
-        return judged(names, (one, other), proofs, size, self.size == ANY, self.tolerance)
+        return judged(names, opened, proofs, size, self.size == ANY, self.tolerance)
 
     def _opened(self) -> tuple[Opened | None, Opened | None]:
         """Open both models and return them, None for one whose graph cannot be read; `unread` then has the
@@ -207,7 +214,8 @@ class _Comparing:
             side = self.sides[place]
             if side.needs_size and size is None:
                 usual = _USUAL if self.size == ANY else None
-                size = next((each.sizes.built for each in opened if each is not None), usual)
+                sizes_of_opened = (model.sizes.built for model in opened if model is not None)
+                size = next(sizes_of_opened, usual)
             if side.needs_size and size is None:
                 raise UsageError(
                     f"{side.name} does not say the size of its input",
@@ -217,6 +225,7 @@ class _Comparing:
             try:
                 opened[place] = side.open(size, self.recipes)
             except (MappingError, UsageError, CannotRun) as error:
+                # What a user typed wrongly is no graph that cannot be read.
                 if not (isinstance(error, MappingError) or isinstance(side.place, InMemory)):
                     raise
                 self.unread[place] = f"{'AB'[place]} cannot be read: {error}"
@@ -238,14 +247,14 @@ class _Comparing:
         # not `>`, because NaN is a difference too
         if parity is not None and not parity.rel_l2 <= _WRONG_OUTPUTS:
             text = f"the outputs are {parity.rel_l2:.1e} apart (relative L2)"
-            found = FoundDifference("operator", None, None, text, parity.rel_l2)
-            return Comparison(*names, "differs", (found,), parity, size=size, notes=unread)
-        near = () if parity is None else (f"the outputs are {parity.rel_l2:.1e} apart",)
+            difference = FoundDifference("operator", None, None, text, parity.rel_l2)
+            return Comparison(*names, "differs", (difference,), parity, size=size, notes=unread)
+        outputs_note = () if parity is None else (f"the outputs are {parity.rel_l2:.1e} apart",)
         return Comparison(
-            *names, "undecided", (), parity, size=size, undecided=(*unread, *([why] if why else near))
+            *names, "undecided", (), parity, size=size, undecided=(*unread, *([why] if why else outputs_note))
         )
 
-    def _common(self, one: Opened, other: Opened) -> KnownSize:
+    def _common(self, opened_a: Opened, opened_b: Opened) -> KnownSize:
         """Return the size at which both are compared: the one that was asked for, otherwise one that a model
         is bound to or was built for.
 
@@ -253,18 +262,18 @@ class _Comparing:
             UsageError: there is none that both take.
         """
         asked = None if self.size in (None, ANY) else self.size
-        wanted = (
-            [asked]
-            if asked
-            else [
-                *filter(None, (one.sizes.only, other.sizes.only, one.built_size, other.built_size)),
-                one.sizes.built,
-            ]
+        # `only`: the one size that a model takes; `built`: the size that its graph or its recipe states.
+        rows, columns = (
+            asked
+            or opened_a.sizes.only
+            or opened_b.sizes.only
+            or opened_a.built_size
+            or opened_b.built_size
+            or opened_a.sizes.built
         )
-        rows, columns = wanted[0]
         assert rows is not None and columns is not None
-        for each in (one, other):
-            each.sizes.expect((rows, columns))
+        for opened in (opened_a, opened_b):
+            opened.sizes.expect((rows, columns))
         return rows, columns
 
 
@@ -287,43 +296,47 @@ def judged(
         tolerance: as in `compare`.
     """
     notes = tuple(_notes(*opened))
-    open_ = list[str]()
-    for name, proof in zip("AB", proofs, strict=True):
-        open_ += [] if proof.holds else [f"{name} is not proved: {proof.words}"]
-    # With `every`, a second size, whose maps have other lengths.
-    found, sizes = list[Differences](), (size, (size[0] + 33, size[1] + 18))[: 1 + every]
+    open_questions = [
+        f"{name} is not proved: {proof.words}"
+        for name, proof in zip("AB", proofs, strict=True)
+        if not proof.holds
+    ]
+    # A second size, whose maps have other lengths, if pads are compared for every size.
+    sizes = [size, (size[0] + 33, size[1] + 18)] if every else [size]
+    at_sizes = list[Differences]()
     try:
-        for each in sizes:
-            one, other = (normal_form(side.graph, side.tensors, each, layer_names(side)) for side in opened)
-            found.append(Differences(align(one, other), ANY if every else size, tolerance))
+        for compared_size in sizes:
+            form_a, form_b = (
+                normal_form(model.graph, model.tensors, compared_size, layer_names(model)) for model in opened
+            )
+            at_sizes.append(Differences(align(form_a, form_b), ANY if every else size, tolerance))
     except (GraphError, MappingError) as error:
         return Comparison(*names, "undecided", (), None, proofs=proofs, notes=notes, undecided=(str(error),))
-    differing = found[0]
-    pairing, differences = differing.pairing, differing.all()
-    for more in found[1:]:
-        seen = {(each.kind, each.pair) for each in differences}
-        differences += [each for each in more.all() if (each.kind, each.pair) not in seen]
+    first, *at_further_sizes = at_sizes
+    differences = first.all()
+    for further in at_further_sizes:
+        seen = {(difference.kind, difference.pair) for difference in differences}
+        differences += [found for found in further.all() if (found.kind, found.pair) not in seen]
     differences += _stated(*opened)
-    if rounded := differing.rounded:
-        said = (
-            f"{len(rounded)} layer{'s are' if len(rounded) > 1 else ' is'} equal to rounding to float32 only"
+    if rounded := first.rounded:
+        count = f"{len(rounded)} layers are" if len(rounded) > 1 else "1 layer is"
+        notes += (
+            f"{count} equal to rounding to float32 only, at most {max(rounded.values()):.1e} apart: norms "
+            "may be folded there",
         )
-        notes += (f"{said}, at most {max(rounded.values()):.1e} apart: norms may be folded there",)
     try:
-        layers, parity = _run(pairing, sizes, differences)
+        distances, parity = _run(first.pairing, sizes, differences)
     except (NotInstalled, CannotRun, GraphError, PaddingError) as error:
-        layers, parity = {}, None
-        open_.append(f"the layers were not run: {error}")
-    differences = [_confirmed(each, layers) for each in differences]
-    differences += _unexplained(differing, differences, layers)
-    verdict, why = _judge(differences, parity, open_, bool(differing.rounded))
-    said = (
-        f"any size: pads at every one, the rest at {' and '.join(map(size_text, sizes))}"
-        if every
-        else size_text(size)
-    )
-    shown = _layers(pairing, layers)
-    return Comparison(*names, verdict, tuple(differences), parity, shown, said, proofs, notes, why)
+        distances, parity = {}, None
+        open_questions.append(f"the layers were not run: {error}")
+    differences = [_confirmed(difference, distances) for difference in differences]
+    differences += _unexplained(first, differences, distances)
+    verdict, why = _judge(differences, parity, open_questions, bool(rounded))
+    compared_at = size_text(size)
+    if every:
+        compared_at = f"any size: pads at every one, the rest at {' and '.join(map(size_text, sizes))}"
+    layers = _layers(first.pairing, distances)
+    return Comparison(*names, verdict, tuple(differences), parity, layers, compared_at, proofs, notes, why)
 
 
 def _run(
@@ -333,74 +346,99 @@ def _run(
     are on images; None for outputs that cannot be compared.
     """
     pairs = [*pairing.pairs.items()]
-    # differing units that the alignment did not pair
-    pairs += [(a, b) for each in differences for a, b in [each.pair] if a and b and (a, b) not in pairs]
+    # Outputs that differ are pairs that the alignment may not have.
+    for difference in differences:
+        path_a, path_b = difference.pair
+        if path_a and path_b and (path_a, path_b) not in pairing.pairs.items():
+            pairs.append((path_a, path_b))
     models = builds(pairing)
     return on_the_same(pairing, models, sizes[0], pairs), outputs_apart(pairing, models, sizes)
 
 
-def _notes(one: Opened, other: Opened) -> Iterator[str]:
-    """Yield what two models say about how photos are prepared, if they say different things. It does not
-    change their functions.
+def _notes(opened_a: Opened, opened_b: Opened) -> Iterator[str]:
+    """Yield a note if the two models say different things of how photos are prepared. That is no difference
+    of their functions.
     """
-    photos = [each.facts.preprocess for each in (one, other)]
+    photos = [model.facts.preprocess for model in (opened_a, opened_b)]
     if None not in photos and photos[0] != photos[1]:
         yield "A and B state other preprocessing of photos, which is not in their graphs"
 
 
-def _stated(one: Opened, other: Opened) -> Iterator[FoundDifference]:
+def _stated(opened_a: Opened, opened_b: Opened) -> Iterator[FoundDifference]:
     """Yield what differs beside the graphs: the activation after the outputs and the row of a background
     class, which are taken off, and the names of classes, where both models state them.
     """
-    endings = [each.facts.activation for each in (one, other)]
+    endings = [model.facts.activation for model in (opened_a, opened_b)]
     if endings[0] != endings[1]:
-        kind: Kind = "activation" if all(endings) else "missing" if endings[0] else "extra"
-        said = [f"ends in a {ending}" if ending else "in none" for ending in endings]
-        yield FoundDifference(kind, None, None, f"A {said[0]}, B {said[1]}; what comes before it is compared")
-    rows = [each.facts.source_classes for each in (one, other)]
-    made = "port" in (one.file.format, other.file.format)  # its source has the rows that it lacks
-    if rows[0] != rows[1] and one.facts.classes == other.facts.classes and not made:
+        kind: Kind = "activation"
+        if not all(endings):
+            kind = "missing" if endings[0] else "extra"
+        ends = [f"ends in a {ending}" if ending else "in none" for ending in endings]
+        yield FoundDifference(kind, None, None, f"A {ends[0]}, B {ends[1]}; what comes before it is compared")
+    rows = [model.facts.source_classes for model in (opened_a, opened_b)]
+    # A port may lack a row that its source has.
+    is_port = "port" in (opened_a.file.format, opened_b.file.format)
+    same_classes = opened_a.facts.classes == opened_b.facts.classes
+    if rows[0] != rows[1] and same_classes and not is_port:
         more = "A" if rows[0] > rows[1] else "B"
         text = (
             f"A has {rows[0]} rows, B {rows[1]}: the first of {more} is a background class, which is left out"
         )
         yield FoundDifference("labels", None, None, text)
-    names = [each.facts.class_names for each in (one, other)]
+    names = [model.facts.class_names for model in (opened_a, opened_b)]
     if all(names) and names[0] != names[1]:
-        pairs = enumerate(zip_longest(*names))
-        place, said = next((at, [f"{name!r}" for name in pair]) for at, pair in pairs if pair[0] != pair[1])
-        yield FoundDifference("labels", None, None, f"class {place} is {said[0]} in A, {said[1]} in B")
+        # the first class with two names; None where one model has fewer classes
+        label, (name_a, name_b) = next(
+            (label, pair) for label, pair in enumerate(zip_longest(*names)) if pair[0] != pair[1]
+        )
+        yield FoundDifference("labels", None, None, f"class {label} is {name_a!r} in A, {name_b!r} in B")
 
 
-def _confirmed(found: FoundDifference, layers: Mapping[tuple[str, str], float]) -> FoundDifference:
-    """Return a difference with the distance of its layers on the same numbers, if it is of two layers."""
-    a, b = found.pair
-    return replace(found, apart=layers.get((a, b))) if a is not None and b is not None else found
+def _confirmed(difference: FoundDifference, distances: Mapping[tuple[str, str], float]) -> FoundDifference:
+    """Return a difference with how far apart its layers are on the same numbers, if it is of two layers.
+
+    Args:
+        distances: by pair of paths, how far apart they are.
+    """
+    path_a, path_b = difference.pair
+    if path_a is None or path_b is None:
+        return difference
+    return replace(difference, apart=distances.get((path_a, path_b)))
 
 
 def _unexplained(
-    differing: Differences, differences: list[FoundDifference], layers: Mapping[tuple[str, str], float]
+    differing: Differences, differences: list[FoundDifference], distances: Mapping[tuple[str, str], float]
 ) -> list[FoundDifference]:
     """Return a difference for each pair in which nothing was found and which gives other values for the same
     numbers.
 
     Args:
-        layers: by pair of paths, how far apart they are on the same numbers.
+        differing: what finds the differences of the pairing.
+        differences: those that were found.
+        distances: by pair of paths, how far apart they are on the same numbers.
     """
-    known, pairing = {each.pair for each in differences}, differing.pairing
+    known_pairs = {difference.pair for difference in differences}
+    pairing = differing.pairing
     limit = max(FLOAT64_LIMIT, 10 * (ROUNDED if differing.tolerance is None else differing.tolerance))
-    found = []
-    for pair, apart in layers.items():
-        mine, its = pairing.one.units[pair[0]], pairing.other.units[pair[1]]
-        # not `>`, because NaN is a difference too
-        if pair not in known and not apart <= limit and not (known and differing.is_split(mine, its)):
-            text = f"{mine.name}: A and B give other values for the same numbers ({apart:.1e} apart)"
-            found.append(FoundDifference("operator", mine.name, its.name, text, apart, pair))
-    return found
+    unexplained = []
+    for pair, apart in distances.items():
+        unit_a, unit_b = pairing.form_a.units[pair[0]], pairing.form_b.units[pair[1]]
+        # not `apart > limit`, because NaN is a difference too
+        if pair in known_pairs or apart <= limit:
+            continue
+        # The norm that one of the layers lacks is reported where it stands.
+        if known_pairs and differing.is_split(unit_a, unit_b):
+            continue
+        text = f"{unit_a.name}: A and B give other values for the same numbers ({apart:.1e} apart)"
+        unexplained.append(FoundDifference("operator", unit_a.name, unit_b.name, text, apart, pair))
+    return unexplained
 
 
 def _judge(
-    differences: list[FoundDifference], parity: Distance | None, open_: list[str], rounded: bool = False
+    differences: list[FoundDifference],
+    parity: Distance | None,
+    open_questions: list[str],
+    rounded: bool = False,
 ) -> tuple[Judged, tuple[str, ...]]:
     """Return the verdict, and why it is undecided, which is empty otherwise. Differences in layers that no
     output shows leave it undecided, and so do equal graphs with other outputs.
@@ -409,45 +447,53 @@ def _judge(
         differences: those of layers. One whose `pair` is (None, None) is of the whole models, such as
             another number of outputs.
         parity: how far the outputs are apart; None if they were not run.
-        open_: reasons that leave the verdict undecided, whatever else is known.
+        open_questions: reasons that leave the verdict undecided, whatever else is known.
         rounded: some layers' weights are equal only after rounding to float32, so the outputs may be as far
             apart as float32 rounds.
     """
     if not differences:
         if parity is not None and not parity.rel_l2 <= _ROUNDED_OUTPUTS:
-            open_ = [*open_, f"the graphs are equal, and their outputs are {parity.rel_l2:.1e} apart"]
-        elif parity is None and not open_:
-            open_ = ["the outputs were not run"]
-        return ("undecided", tuple(open_)) if open_ else ("same", ())
-    near = parity is not None and parity.rel_l2 <= (_ROUNDED_OUTPUTS if rounded else _SAME_OUTPUTS)
-    if near and not any(each.pair == (None, None) for each in differences):
-        open_ = [*open_, "the layers differ, and the outputs do not on any image that was tried"]
-    return ("undecided", tuple(open_)) if open_ else ("differs", ())
+            open_questions = [
+                *open_questions,
+                f"the graphs are equal, and their outputs are {parity.rel_l2:.1e} apart",
+            ]
+        elif parity is None and not open_questions:
+            open_questions = ["the outputs were not run"]
+        return ("undecided", tuple(open_questions)) if open_questions else ("same", ())
+    limit = _ROUNDED_OUTPUTS if rounded else _SAME_OUTPUTS
+    outputs_equal = parity is not None and parity.rel_l2 <= limit
+    if outputs_equal and not any(difference.pair == (None, None) for difference in differences):
+        open_questions = [
+            *open_questions,
+            "the layers differ, and the outputs do not on any image that was tried",
+        ]
+    return ("undecided", tuple(open_questions)) if open_questions else ("differs", ())
 
 
-def _layers(pairing: Pairing, layers: Mapping[tuple[str, str], float]) -> tuple[LayerPair, ...]:
-    """Return all units in the first model's order; those that only the second has follow what they follow
-    there.
+def _layers(pairing: Pairing, distances: Mapping[tuple[str, str], float]) -> tuple[LayerPair, ...]:
+    """Return all units as rows of a table, in the first model's order; those that only the second has follow
+    what they follow there.
 
     Args:
-        layers: by pair of paths, how far apart they are on the same numbers.
+        distances: by pair of paths, how far apart they are on the same numbers.
     """
-    one, other = pairing.one.units, pairing.other.units
-    after: dict[str | None, list[LayerPair]] = {}
-    last: str | None = None
-    for path, unit in other.items():
-        last = last if path in pairing.only_other else path
-        after.setdefault(last, [])
-        if path in pairing.only_other:
-            after[last].append(LayerPair(None, unit.name, unit.kind, None, (None, path)))
-    # those before the second model's first pair
-    shown = after.get(None, [])
-    for path, unit in one.items():
-        its = pairing.pairs.get(path)
-        name = None if its is None else other[its].name
-        apart = None if its is None else layers.get((path, its))
-        shown += [
-            LayerPair(unit.name, name, unit.kind, apart, (path, its)),
-            *(after.get(its, []) if its is not None else []),
-        ]
-    return tuple(shown)
+    units_a, units_b = pairing.form_a.units, pairing.form_b.units
+    # B's unpaired units, by the path of the paired unit that they follow; None for those before the first
+    following: dict[str | None, list[LayerPair]] = {}
+    last_paired: str | None = None
+    for path_b, unit_b in units_b.items():
+        if path_b in pairing.only_b:
+            row = LayerPair(None, unit_b.name, unit_b.kind, None, (None, path_b))
+            following.setdefault(last_paired, []).append(row)
+        else:
+            last_paired = path_b
+    rows = following.get(None, [])
+    for path_a, unit_a in units_a.items():
+        partner = pairing.pairs.get(path_a)
+        if partner is None:
+            rows.append(LayerPair(unit_a.name, None, unit_a.kind, None, (path_a, None)))
+            continue
+        apart = distances.get((path_a, partner))
+        rows.append(LayerPair(unit_a.name, units_b[partner].name, unit_a.kind, apart, (path_a, partner)))
+        rows += following.get(partner, [])
+    return tuple(rows)

@@ -32,6 +32,8 @@ Kind: TypeAlias = Literal[
     "labels",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+_Finding: TypeAlias = tuple[Kind, str, str]
+"""What differs in a pair of units: the kind of the difference, the layer, and the difference in words."""
 EXACT, ROUNDED = 1e-12, 1e-6
 """How far apart numbers may be that are folded in float64, and those that may have been folded before they
 were stored in float32.
@@ -81,53 +83,56 @@ class Differences:
 
     def all(self) -> list[FoundDifference]:
         """Return all differences, in the order of the first model's computation. What only the second has
-        stands behind the pair before it there, and outputs come last.
+        stands behind the pair that it follows there, and outputs come last.
         """
-        pairing, found = self.pairing, list[tuple[float, FoundDifference]]()
-        one, other = pairing.one, pairing.other
-        places = {path: float(place) for place, path in enumerate(one.units)}
-        back = {theirs: mine for mine, theirs in pairing.pairs.items()}
-        for mine, theirs in pairing.pairs.items():
-            unit, its = one.units[mine], other.units[theirs]
-            for kind, where, text in (*self.of_pair(unit, its), *self._wires(unit, its)):
-                pair = FoundDifference(kind, unit.name, its.name, f"{where}: {text}", None, (mine, theirs))
-                found.append((places[mine], pair))
-        for path in pairing.only_one:
-            if not self._displaced(one.units[path], one, other):
-                found.append((places[path], self._alone(one.units[path], None)))
-        place = -1.0
-        for path in other.units:
+        pairing, placed = self.pairing, list[tuple[float, FoundDifference]]()
+        form_a, form_b = pairing.form_a, pairing.form_b
+        places = {path: float(place) for place, path in enumerate(form_a.units)}
+        paths_a = {path_b: path_a for path_a, path_b in pairing.pairs.items()}
+        for path_a, path_b in pairing.pairs.items():
+            unit_a, unit_b = form_a.units[path_a], form_b.units[path_b]
+            for kind, where, text in (*self.of_pair(unit_a, unit_b), *self._wires(unit_a, unit_b)):
+                pair = FoundDifference(
+                    kind, unit_a.name, unit_b.name, f"{where}: {text}", None, (path_a, path_b)
+                )
+                placed.append((places[path_a], pair))
+        for path in pairing.only_a:
+            if not self._displaced(form_a.units[path], form_a, form_b):
+                placed.append((places[path], self._alone(form_a.units[path], None)))
+        place_b = -1.0
+        for path in form_b.units:
             # a step that is smaller than any between places
-            place = places[back[path]] if path in back else place + 1e-6
-            if path in pairing.only_other and not self._displaced(other.units[path], other, one):
-                found.append((place, self._alone(None, other.units[path])))
-        found += [(math.inf, each) for each in self._outputs()]
-        return [each for _, each in sorted(found, key=lambda one: one[0])]
+            place_b = places[paths_a[path]] if path in paths_a else place_b + 1e-6
+            if path in pairing.only_b and not self._displaced(form_b.units[path], form_b, form_a):
+                placed.append((place_b, self._alone(None, form_b.units[path])))
+        placed += [(math.inf, difference) for difference in self._outputs()]
+        return [difference for _, difference in sorted(placed, key=lambda pair: pair[0])]
 
-    def _alone(self, mine: Unit | None, its: Unit | None) -> FoundDifference:
+    def _alone(self, unit_a: Unit | None, unit_b: Unit | None) -> FoundDifference:
         """Return the difference that one model has a unit which the other lacks. A scale, or another order of
         channels, that reads the model's input is one of preprocessing.
 
         Args:
-            mine: the unit of the first model, or None.
-            its: that of the second, or None.
+            unit_a: the unit of the first model, or None.
+            unit_b: that of the second, or None.
         """
-        unit = mine or its
+        unit = unit_a or unit_b
         assert unit is not None
-        has, lacks = ("A", "B") if its is None else ("B", "A")
-        pair = None if mine is None else mine.path, None if its is None else its.path
-        names = None if mine is None else mine.name, None if its is None else its.name
+        has, lacks = ("A", "B") if unit_b is None else ("B", "A")
+        pair = None if unit_a is None else unit_a.path, None if unit_b is None else unit_b.path
+        names = None if unit_a is None else unit_a.name, None if unit_b is None else unit_b.name
         if unit.inputs == (INPUT,) and unit.kind in ("scale", "slice_channels"):
-            said = " and ".join(map(_of_input, unit.nodes))
+            changes = " and ".join(map(_of_input, unit.nodes))
             return FoundDifference(
-                "preprocessing", *names, f"{has}'s input is {said}, {lacks}'s is not", None, pair
+                "preprocessing", *names, f"{has}'s input is {changes}, {lacks}'s is not", None, pair
             )
-        kind: Kind = "missing" if its is None else "extra"
+        kind: Kind = "missing" if unit_b is None else "extra"
         return FoundDifference(kind, *names, f"{lacks} lacks {unit.name} ({_words(unit)})", None, pair)
 
     def _displaced(self, unit: Unit, form: NormalForm, elsewhere: NormalForm) -> bool:
-        """Return whether a unit is only norms that are in the layers before them in the other model, because
-        that lacks what lies between. It is no difference of its own then.
+        """Return whether a unit that only one model has consists of norms which the other model has inside
+        its layers, because nothing lies between the layer and the norm there. Then it is no difference of
+        its own: what lies between is reported.
 
         Args:
             form: the unit's own form.
@@ -138,332 +143,335 @@ class Differences:
             any(_same_node(node, form, norm, elsewhere) for norm in norms) for node in unit.nodes
         )
 
-    def is_split(self, mine: Unit, its: Unit) -> bool:
-        """Return whether the norm or scale that only one of two layers has follows behind something else in
-        the other model, so that the layers alone are the same.
+    def is_split(self, unit_a: Unit, unit_b: Unit) -> bool:
+        """Return whether two layers differ only because one of them has taken in a norm or scale that stands
+        behind something else in the other model, so that the layers alone are the same.
 
         Args:
-            mine: the first model's unit.
-            its: the second model's.
+            unit_a, unit_b: the units of both models.
         """
         pairing = self.pairing
-        one, other = pairing.one, pairing.other
-        norms = [[node for node in unit.nodes if _is_scale(node)] for unit in (mine, its)]
-        longer = len(norms[0]) > len(norms[1])
-        if len(norms[0]) == len(norms[1]) or not _same_kernel(self._raw(one, mine), self._raw(other, its)):
+        form_a, form_b = pairing.form_a, pairing.form_b
+        norms_a, norms_b = ([node for node in unit.nodes if _is_scale(node)] for unit in (unit_a, unit_b))
+        if len(norms_a) == len(norms_b):
             return False
-        form, elsewhere, alone = (
-            (one, other, pairing.only_other) if longer else (other, one, pairing.only_one)
-        )
-        norm = max(norms, key=len)[-1]
+        if not _same_kernel(self._raw(form_a, unit_a), self._raw(form_b, unit_b)):
+            return False
+        # The last norm of the unit that has more is looked for among the unpaired units of the other model.
+        if len(norms_a) > len(norms_b):
+            norm, form, elsewhere, unpaired = norms_a[-1], form_a, form_b, pairing.only_b
+        else:
+            norm, form, elsewhere, unpaired = norms_b[-1], form_b, form_a, pairing.only_a
         return any(
-            _same_node(norm, form, node, elsewhere) for path in alone for node in elsewhere.units[path].nodes
+            _same_node(norm, form, node, elsewhere)
+            for path in unpaired
+            for node in elsewhere.units[path].nodes
         )
 
     def _read(
-        self, paths_of_one: tuple[str, ...], paths_of_other: tuple[str, ...]
+        self, paths_a: tuple[str, ...], paths_b: tuple[str, ...]
     ) -> tuple[list[str], list[str], list[str]]:
-        """Return the values that a unit of each model reads, past units that only one model has; and the
-        partners of the first model's in the second.
+        """Return three lists of paths: the values that a unit of A reads, past units that only A has; the
+        same for B; and B's partners of the first list, which the second list has to equal.
 
         Args:
-            paths_of_one: what the unit of the first model reads.
-            paths_of_other: what that of the second reads.
+            paths_a: what the unit of A reads.
+            paths_b: what that of B reads.
         """
         pairing = self.pairing
         pairs = {**pairing.inputs, **pairing.pairs}
-        read = [_paired_above(pairing.one, path, pairs) for path in paths_of_one]
-        theirs = [_paired_above(pairing.other, path, {*pairs.values()}) for path in paths_of_other]
-        return read, theirs, [pairs.get(path, path) for path in read]
+        read_a = [_paired_above(pairing.form_a, path, pairs) for path in paths_a]
+        read_b = [_paired_above(pairing.form_b, path, {*pairs.values()}) for path in paths_b]
+        return read_a, read_b, [pairs.get(path, path) for path in read_a]
 
-    def _wires(self, mine: Unit, its: Unit) -> Iterator[tuple[Kind, str, str]]:
+    def _wires(self, unit_a: Unit, unit_b: Unit) -> Iterator[_Finding]:
         """Yield a difference where a pair of units reads values that are no pairs, or reads pairs in another
         order.
         """
-        read, theirs, wanted = self._read(mine.inputs, its.inputs)
-        crosses = sorted(wanted) == sorted(theirs)
-        if wanted == theirs or (crosses and mine.kind in COMMUTATIVE):
+        read_a, read_b, expected_b = self._read(unit_a.inputs, unit_b.inputs)
+        is_other_order = sorted(expected_b) == sorted(read_b)
+        if expected_b == read_b or (is_other_order and unit_a.kind in COMMUTATIVE):
             return
-        said = [
-            ", ".join(map(form.name_of, paths))
-            for form, paths in zip(self._forms, (read, theirs), strict=True)
-        ]
-        yield (
-            "order" if crosses else "operator",
-            _where(mine.name, its.name),
-            f"A reads {said[0]}, B {said[1]}",
-        )
+        names_a = ", ".join(map(self.pairing.form_a.name_of, read_a))
+        names_b = ", ".join(map(self.pairing.form_b.name_of, read_b))
+        kind: Kind = "order" if is_other_order else "operator"
+        yield kind, _where(unit_a.name, unit_b.name), f"A reads {names_a}, B {names_b}"
 
     @property
     def _forms(self) -> tuple[NormalForm, NormalForm]:
-        return self.pairing.one, self.pairing.other
+        return self.pairing.form_a, self.pairing.form_b
 
     def _outputs(self) -> Iterator[FoundDifference]:
         """Yield a difference where the outputs are no pairs, or stand in another order."""
-        one, other = self._forms
-        _, theirs, wanted = self._read(one.outputs, other.outputs)
-        if wanted != theirs:
-            said = [", ".join(map(form.name_of, form.outputs)) for form in self._forms]
-            kind: Kind = "order" if sorted(wanted) == sorted(theirs) else "operator"
-            pair = one.outputs[0], other.outputs[0]
-            yield FoundDifference(kind, None, None, f"A gives {said[0]}, B {said[1]}", None, pair)
+        form_a, form_b = self._forms
+        _, outputs_b, expected_b = self._read(form_a.outputs, form_b.outputs)
+        if expected_b != outputs_b:
+            names = [", ".join(map(form.name_of, form.outputs)) for form in self._forms]
+            kind: Kind = "order" if sorted(expected_b) == sorted(outputs_b) else "operator"
+            pair = form_a.outputs[0], form_b.outputs[0]
+            yield FoundDifference(kind, None, None, f"A gives {names[0]}, B {names[1]}", None, pair)
 
-    def of_pair(self, mine: Unit, its: Unit) -> Iterator[tuple[Kind, str, str]]:
-        """Yield the differences of two paired units: the kind, where, and what in words. Units of other kinds
-        have only that one.
+    def of_pair(self, unit_a: Unit, unit_b: Unit) -> Iterator[_Finding]:
+        """Yield the differences of two paired units. Units of other kinds have only that one.
 
         Args:
-            mine: the first model's unit.
-            its: the second model's.
+            unit_a, unit_b: the units of both models.
         """
-        where = _where(mine.name, its.name)
-        if mine.kind != its.kind:
-            both = {mine.kind, its.kind} <= _ACTIVATIONS
-            yield "activation" if both else "operator", where, f"A has {_words(mine)}, B {_words(its)}"
+        where = _where(unit_a.name, unit_b.name)
+        if unit_a.kind != unit_b.kind:
+            are_activations = {unit_a.kind, unit_b.kind} <= _ACTIVATIONS
+            yield (
+                "activation" if are_activations else "operator",
+                where,
+                f"A has {_words(unit_a)}, B {_words(unit_b)}",
+            )
             return
-        if "convention" in mine.says:
-            yield from self._windows(where, mine, its)
-        for name in (name for name in mine.says if name not in ("window", "convention")):
-            if not _equal(one := mine.says[name], other := its.says.get(name)):
-                if name in ("filters", "units") and (rows := _some_rows(mine, its)):
+        if "convention" in unit_a.says:
+            yield from self._windows(where, unit_a, unit_b)
+        for name, value_a in unit_a.says.items():
+            value_b = unit_b.says.get(name)
+            # Windows and their pads were compared above.
+            if name not in ("window", "convention") and not _equal(value_a, value_b):
+                is_number_of_rows = name in ("filters", "units")
+                if is_number_of_rows and (rows := _some_rows(unit_a, unit_b)):
                     yield "labels", where, rows
                     return
-                said = (
+                change = (
                     "B moves the cells otherwise"
                     if name == "cells"
-                    else f"{name} {_number(one)}, {_number(other)}"
+                    else f"{name} {_number(value_a)}, {_number(value_b)}"
                 )
-                yield _of_attribute(mine, name), where, said
-        yield from self._tensors(where, mine, its)
+                yield _of_attribute(unit_a, name), where, change
+        yield from self._tensors(where, unit_a, unit_b)
 
-    def _windows(self, where: str, mine: Unit, its: Unit) -> Iterator[tuple[Kind, str, str]]:
-        """Yield the differences of two windows: in kernel, stride or dilation, otherwise in pads, where these
-        are not the same function at the compared sizes.
+    def _windows(self, where: str, unit_a: Unit, unit_b: Unit) -> Iterator[_Finding]:
+        """Yield the differences of two windows: in kernel, stride or dilation, otherwise in pads, where
+        these are not the same function at the compared sizes.
 
         Args:
-            where: in words, for the difference.
-            mine: the first model's unit.
-            its: the second model's.
+            where: the layer's name, for the difference.
+            unit_a, unit_b: the units of both models.
         """
-        kind: Any = mine.kind
-        sites = [Site(kind, unit.says["window"], unit.says["convention"]) for unit in (mine, its)]
-        one, other = sites
+        kind: Any = unit_a.kind
+        # A site is an op's kind with its window and its convention of pads.
+        sites = [Site(kind, unit.says["window"], unit.says["convention"]) for unit in (unit_a, unit_b)]
+        site_a, site_b = sites
         for name in ("kernel", "stride", "dilation"):
             geometry = [getattr(site.window, name) for site in sites]
             if geometry[0] != geometry[1]:
                 yield "operator", where, f"{name} {_pair(geometry[0])}, {_pair(geometry[1])}"
-        if one.window != other.window:
+        if site_a.window != site_b.window:
             return
-        form = self.pairing.one
-        read = mine.nodes[0].source
+        form = self.pairing.form_a
+        read = unit_a.nodes[0].source
         _, rows, columns = form.shapes[read]
         size: Size = (None, None) if None in self.size else (rows, columns)
         # Where no value is negative, pads of 0 are pads of -inf for a max pool.
         nonnegative = read in nonnegative_paths(form.graph)
-        if one != other and not same_function(one, other.convention, size, nonnegative):
-            said = [_pads(site, (rows or 1, columns or 1)) for site in sites]
-            if said[0] == said[1]:
-                said = [f"{text} ({site})" for text, site in zip(said, sites, strict=True)]
-            yield "padding", where, f"A {said[0]}, B {said[1]}"
+        if site_a != site_b and not same_function(site_a, site_b.convention, size, nonnegative):
+            pads = [_pads(site, (rows or 1, columns or 1)) for site in sites]
+            if pads[0] == pads[1]:
+                pads = [f"{text} ({site})" for text, site in zip(pads, sites, strict=True)]
+            yield "padding", where, f"A {pads[0]}, B {pads[1]}"
 
-    def _tensors(self, where: str, mine: Unit, its: Unit) -> Iterator[tuple[Kind, str, str]]:
-        """Yield the differences between the tensors of two paired units, each with its kind and place: other
-        shapes, or values that are further apart than the limit allows, with the reason if one is known. Yield
-        none for equal tensors; values that are only rounded otherwise are noted in `rounded`.
+    def _tensors(self, where: str, unit_a: Unit, unit_b: Unit) -> Iterator[_Finding]:
+        """Yield the differences between the tensors of two paired units: other shapes, or values that are
+        further apart than the limit allows, with the reason if one is known. Yield none for equal tensors;
+        values that are only rounded otherwise are noted in `rounded`.
 
         Args:
-            mine: the first model's unit.
-            its: the second model's.
+            where: the layer's name, for the difference.
+            unit_a, unit_b: the units of both models.
         """
-        if not mine.tensors or self._raw_equal(mine, its):
+        if not unit_a.tensors or self._raw_equal(unit_a, unit_b):
             return
-        shapes = [{role: array.shape for role, array in unit.tensors.items()} for unit in (mine, its)]
+        shapes = [{role: array.shape for role, array in unit.tensors.items()} for unit in (unit_a, unit_b)]
         if shapes[0] != shapes[1]:
             # Units whose ops differ are reported elsewhere, and their shapes follow from that.
-            if mine.says == its.says:
+            if unit_a.says == unit_b.says:
                 yield "weights", where, f"A's tensors are {_shapes(shapes[0])}, B's {_shapes(shapes[1])}"
             return
-        far = {role: distance(mine, its, role) for role in mine.tensors}
-        wrong = {role: apart for role, apart in far.items() if apart > self.limit(mine, its)}
-        if wrong:
-            yield from self._why(where, mine, its, wrong)
-        elif max(far.values()) > EXACT:
-            self.rounded[mine.name] = max(far.values())
+        distances = {role: distance(unit_a, unit_b, role) for role in unit_a.tensors}
+        too_far = {role: apart for role, apart in distances.items() if apart > self.limit(unit_a, unit_b)}
+        if too_far:
+            yield from self._why(where, unit_a, unit_b, too_far)
+        elif max(distances.values()) > EXACT:
+            self.rounded[unit_a.name] = max(distances.values())
 
-    def limit(self, mine: Unit, its: Unit) -> float:
+    def limit(self, unit_a: Unit, unit_b: Unit) -> float:
         """Return how far apart the tensors of two units may be: the user's tolerance, otherwise rounding of
         float64, or of float32 where norms may have been folded into the stored kernel.
         """
         if self.tolerance is not None:
             return self.tolerance
-        alike = [type(node.op) for node in mine.nodes] == [type(node.op) for node in its.nodes]
-        alike = alike and [getattr(node.op, "bias", None) for node in mine.nodes] == [
-            getattr(node.op, "bias", None) for node in its.nodes
-        ]
-        folded = (
-            mine.kind in LINEAR and bool(mine.tensors["bias"].any()) and not any(map(_is_norm, mine.nodes))
+        layers_a, layers_b = (
+            [(type(node.op), getattr(node.op, "bias", None)) for node in unit.nodes]
+            for unit in (unit_a, unit_b)
         )
-        return ROUNDED if folded or not alike else EXACT
+        # A layer with a bias and without a norm may have taken one in.
+        has_bias = unit_a.kind in LINEAR and bool(unit_a.tensors["bias"].any())
+        may_be_folded = has_bias and not any(map(_is_norm, unit_a.nodes))
+        return ROUNDED if may_be_folded or layers_a != layers_b else EXACT
 
     def _raw(self, form: NormalForm, unit: Unit) -> list[tuple[Node, Mapping[str, Any]]]:
         """Return the nodes that a unit is made of, with their tensors as they are stored."""
         return [(node, form.tensors.get(node.holder, {})) for node in unit.nodes]
 
-    def _raw_equal(self, mine: Unit, its: Unit) -> bool:
+    def _raw_equal(self, unit_a: Unit, unit_b: Unit) -> bool:
         """Return whether two units are made of the same nodes with the same numbers."""
-        return len(mine.nodes) == len(its.nodes) and all(
-            _same_node(first, self.pairing.one, second, self.pairing.other)
-            for first, second in zip(mine.nodes, its.nodes, strict=True)
+        return len(unit_a.nodes) == len(unit_b.nodes) and all(
+            _same_node(node_a, self.pairing.form_a, node_b, self.pairing.form_b)
+            for node_a, node_b in zip(unit_a.nodes, unit_b.nodes, strict=True)
         )
 
     def _why(
-        self, where: str, mine: Unit, its: Unit, wrong: Mapping[str, float]
-    ) -> Iterator[tuple[Kind, str, str]]:
-        """Yield the reason why tensors differ: the first that explains all of it, otherwise that the bias or
-        the numbers are others. Yield none where a norm only stands elsewhere (`is_split`).
+        self, where: str, unit_a: Unit, unit_b: Unit, distances: Mapping[str, float]
+    ) -> Iterator[_Finding]:
+        """Yield the reason why tensors differ: the first of the known ones that explains all of it,
+        otherwise that the bias or the numbers are others. Yield none where a norm only stands elsewhere
+        (`is_split`).
 
         Args:
-            wrong: by role, how far apart the tensors are.
+            distances: by role, how far apart the tensors are.
         """
-        if self.is_split(mine, its):
+        if self.is_split(unit_a, unit_b):
             return
         reasons = (self._on_input, self._in_order, self._by_parts, self._of_epsilon, self._by_factor)
         for reason in reasons:
-            if said := [*reason(where, mine, its)]:
-                yield from said
+            if findings := [*reason(where, unit_a, unit_b)]:
+                yield from findings
                 return
-        roles = ", ".join(f"{role} {far:.1e}" for role, far in wrong.items())
-        if {*wrong} <= {"bias", "beta"}:
-            lacking = [
-                name
-                for name, unit in zip("AB", (mine, its), strict=True)
-                if not unit.tensors[next(iter(wrong))].any()
-            ]
-            yield (
-                "bias",
-                where,
-                f"{lacking[0]} lacks the bias" if lacking else f"another bias ({roles} apart)",
-            )
+        roles = ", ".join(f"{role} {distance:.1e}" for role, distance in distances.items())
+        if {*distances} <= {"bias", "beta"}:
+            role = next(iter(distances))
+            text = f"another bias ({roles} apart)"
+            # a bias of zeros
+            for name, unit in (("B", unit_b), ("A", unit_a)):
+                if not unit.tensors[role].any():
+                    text = f"{name} lacks the bias"
+            yield "bias", where, text
         else:
-            kind: Kind = "scale" if mine.kind == "scale" and not any(map(_is_norm, mine.nodes)) else "weights"
+            is_scale = unit_a.kind == "scale" and not any(map(_is_norm, unit_a.nodes))
+            kind: Kind = "scale" if is_scale else "weights"
             yield kind, where, f"other numbers ({roles} apart)"
 
-    def _on_input(self, where: str, mine: Unit, its: Unit) -> Iterator[tuple[Kind, str, str]]:
-        """Yield a difference in the scales of the model's input that are in the first layer, where the layer
-        itself is the same. `mine` and `its` are the first and the second model's unit.
-        """
-        scales = [[node for node in unit.nodes if _scales_input(node, unit)] for unit in (mine, its)]
-        if not any(scales) or not _same_kernel(
-            self._raw(self.pairing.one, mine), self._raw(self.pairing.other, its)
-        ):
-            return
-        said = [" and ".join(map(_of_input, nodes)) for nodes in scales]
-        if said[0] != said[1]:
-            yield "preprocessing", where, _of_both(*said)
-
-    def _by_parts(self, where: str, mine: Unit, its: Unit) -> Iterator[tuple[Kind, str, str]]:
-        """Yield the differences of the layers and norms that units are made of, one by one, where both models
-        have them; or that one lacks a norm.
+    def _on_input(self, where: str, unit_a: Unit, unit_b: Unit) -> Iterator[_Finding]:
+        """Yield a difference in what the two models do to their input before the first layer, such as
+        `divided by 255`, where it is in the layer's tensors and the layer itself is the same.
 
         Args:
-            where: in words, for the whole units.
-            mine: the first model's unit.
-            its: the second model's.
+            unit_a, unit_b: the units of both models.
         """
-        one, other = self._raw(self.pairing.one, mine), self._raw(self.pairing.other, its)
-        norms = [[each for each in raw if _is_norm(each[0])] for raw in (one, other)]
-        if len(norms[0]) != len(norms[1]) and _same_kernel(one, other):
+        scales = [[node for node in unit.nodes if _scales_input(node, unit)] for unit in (unit_a, unit_b)]
+        if not any(scales) or not _same_kernel(
+            self._raw(self.pairing.form_a, unit_a), self._raw(self.pairing.form_b, unit_b)
+        ):
+            return
+        changes = [" and ".join(map(_of_input, nodes)) for nodes in scales]
+        if changes[0] != changes[1]:
+            yield "preprocessing", where, _of_both(*changes)
+
+    def _by_parts(self, where: str, unit_a: Unit, unit_b: Unit) -> Iterator[_Finding]:
+        """Yield the differences of the layers and norms that units are made of, one by one, where both
+        models have them; or that one lacks a norm.
+
+        Args:
+            where: the name of the whole unit.
+            unit_a, unit_b: the units of both models.
+        """
+        parts_a, parts_b = self._raw(self.pairing.form_a, unit_a), self._raw(self.pairing.form_b, unit_b)
+        norms = [[each for each in raw if _is_norm(each[0])] for raw in (parts_a, parts_b)]
+        if len(norms[0]) != len(norms[1]) and _same_kernel(parts_a, parts_b):
+            # the model that has more norms: 0 for A, 1 for B
             side = 0 if len(norms[0]) > len(norms[1]) else 1
             node = norms[side][-1][0]
             kind: Kind = "missing" if side == 0 else "extra"
             name = _name_of(self._forms[side], node)
             yield kind, where, f"{'BA'[side]} lacks {name} ({node.op.words})"
             return
-        if [type(node.op) for node, _ in one] != [type(node.op) for node, _ in other]:
+        if [type(node.op) for node, _ in parts_a] != [type(node.op) for node, _ in parts_b]:
             return
-        for (first, ours), (second, theirs) in zip(one, other, strict=True):
-            at = _where(*map(_name_of, self._forms, (first, second)))
-            epsilons = [getattr(node.op, "epsilon", None) for node in (first, second)]
+        for (node_a, tensors_a), (node_b, tensors_b) in zip(parts_a, parts_b, strict=True):
+            part = _where(*map(_name_of, self._forms, (node_a, node_b)))
+            epsilons = [getattr(node.op, "epsilon", None) for node in (node_a, node_b)]
             if not _equal(*epsilons):
-                yield "epsilon", at, f"epsilon {_number(epsilons[0])}, {_number(epsilons[1])}"
-            for role in {**ours, **theirs}:
-                if role == "batches" or _far(ours.get(role), theirs.get(role)) <= EXACT:
+                yield "epsilon", part, f"epsilon {_number(epsilons[0])}, {_number(epsilons[1])}"
+            for role in {**tensors_a, **tensors_b}:
+                if role == "batches" or _far(tensors_a.get(role), tensors_b.get(role)) <= EXACT:
                     continue
-                if role not in ours or role not in theirs:
-                    if np.any(np.asarray(ours.get(role, theirs.get(role))) != (role == "gamma")):
+                if role not in tensors_a or role not in tensors_b:
+                    # A scale of 1 or an offset of 0 changes nothing.
+                    neutral = 1 if role == "gamma" else 0
+                    if np.any(np.asarray(tensors_a.get(role, tensors_b.get(role))) != neutral):
                         kind = "bias" if role in ("bias", "beta") else "scale"
-                        yield kind, at, f"{'A' if role not in ours else 'B'} lacks the {role}"
-                elif (moved := _permuted(ours[role], theirs[role], 0)) is not None:
-                    yield "order", at, f"B's {role} has A's rows in another order{_which(moved)}"
+                        yield kind, part, f"{'A' if role not in tensors_a else 'B'} lacks the {role}"
+                elif (rows := _permuted(tensors_a[role], tensors_b[role], 0)) is not None:
+                    yield "order", part, f"B's {role} has A's rows in another order{_which(rows)}"
                 else:
-                    yield from self._of_role(at, first, role, ours[role], theirs[role])
+                    yield from self._of_role(part, node_a, role, tensors_a[role], tensors_b[role])
 
-    def _of_role(
-        self, at: str, node: Node, role: str, ours: Any, theirs: Any
-    ) -> Iterator[tuple[Kind, str, str]]:
+    def _of_role(self, part: str, node: Node, role: str, tensor_a: Any, tensor_b: Any) -> Iterator[_Finding]:
         """Yield how the tensors of one role differ: by a factor, by a bias, by rounding to a half type, or
         otherwise.
 
         Args:
-            at: where, in words.
+            part: the layer's name, for the difference.
             node: the first model's layer.
-            ours, theirs: the first model's tensor and the second's.
+            tensor_a, tensor_b: the tensors of both models.
         """
-        one, other = np.asarray(ours, np.float64), np.asarray(theirs, np.float64)
-        far = f"{_far(one, other):.1e} apart"
-        factor = _factor(one, other)
+        values_a, values_b = np.asarray(tensor_a, np.float64), np.asarray(tensor_b, np.float64)
+        apart = f"{_far(values_a, values_b):.1e} apart"
+        factor = _factor(values_a, values_b)
         if factor is not None and role != "bias":
-            yield "scale", at, f"B's {role} is A's times {factor:.6g}"
+            yield "scale", part, f"B's {role} is A's times {factor:.6g}"
         elif role in ("bias", "beta"):
-            yield "bias", at, f"B lacks the {role}" if not other.any() else f"another {role} ({far})"
+            yield "bias", part, f"B lacks the {role}" if not values_b.any() else f"another {role} ({apart})"
         elif isinstance(node.op, ops.ChannelScale):
-            yield "scale", at, f"another {role} ({far})"
-        elif (rounded := _rounded_as(one, other)) is not None:
-            yield "weights", at, f"B's {role} is A's, rounded to {rounded}"
+            yield "scale", part, f"another {role} ({apart})"
+        elif (rounded := _rounded_as(values_a, values_b)) is not None:
+            yield "weights", part, f"B's {role} is A's, rounded to {rounded}"
         else:
-            yield "weights", at, f"another {role} ({far})"
+            yield "weights", part, f"another {role} ({apart})"
 
-    def _in_order(self, where: str, mine: Unit, its: Unit) -> Iterator[tuple[Kind, str, str]]:
-        """Yield that the rows are the same in another order, or the inputs, rows or columns of a kernel; none
-        if the numbers are others.
+    def _in_order(self, where: str, unit_a: Unit, unit_b: Unit) -> Iterator[_Finding]:
+        """Yield that B's tensor has the same numbers as A's in another order: of its rows (filters), or of
+        the inputs, rows or columns of a kernel. Yield none if the numbers are others.
         """
-        role = "kernel" if "kernel" in mine.tensors else "gamma" if "gamma" in mine.tensors else "value"
-        if mine.kind == "conv_transpose" or role not in mine.tensors:
+        role = "kernel" if "kernel" in unit_a.tensors else "gamma" if "gamma" in unit_a.tensors else "value"
+        if unit_a.kind == "conv_transpose" or role not in unit_a.tensors:
             return
-        one, other = mine.tensors[role], its.tensors[role]
-        bias = [unit.tensors.get("bias", unit.tensors.get("beta")) for unit in (mine, its)]
-        rows = _permuted(one, other, 0, *bias)
+        kernel_a, kernel_b = unit_a.tensors[role], unit_b.tensors[role]
+        bias = [unit.tensors.get("bias", unit.tensors.get("beta")) for unit in (unit_a, unit_b)]
+        rows = _permuted(kernel_a, kernel_b, 0, *bias)
         if rows is not None:
-            first = int(np.flatnonzero(rows != np.arange(len(rows)))[0])
+            label = int(np.flatnonzero(rows != np.arange(len(rows)))[0])
             # The rows of the last layer are classes.
-            if _ends(self.pairing.one, mine.path):
-                said = f"B's label {first} is A's {rows[first]}"
-                yield "labels", where, f"B's rows are A's in another order ({said})"
+            if _ends(self.pairing.form_a, unit_a.path):
+                example = f"B's label {label} is A's {rows[label]}"
+                yield "labels", where, f"B's rows are A's in another order ({example})"
             else:
                 yield "order", where, f"B's filters are A's in another order{_which(rows)}"
             return
-        if one.ndim < 2:
+        if kernel_a.ndim < 2:
             return
-        for axis, what in ((1, "inputs"), (2, "rows"), (3, "columns")):
-            moved = _permuted(one, other, axis) if axis < one.ndim else None
+        for axis, parts in ((1, "inputs"), (2, "rows"), (3, "columns")):
+            moved = _permuted(kernel_a, kernel_b, axis) if axis < kernel_a.ndim else None
             if moved is not None and (bias[0] is None or _far(bias[0], bias[1]) <= ROUNDED):
-                yield "order", where, f"B takes the {what} in another order{_which(moved)}"
+                yield "order", where, f"B takes the {parts} in another order{_which(moved)}"
                 return
-        if (
-            one.ndim == 4
-            and one.shape[2] == one.shape[3] > 1
-            and _far(one.swapaxes(2, 3), other) <= ROUNDED < _far(one, other)
-        ):
+        is_square = kernel_a.ndim == 4 and kernel_a.shape[2] == kernel_a.shape[3] > 1
+        if is_square and _far(kernel_a.swapaxes(2, 3), kernel_b) <= ROUNDED < _far(kernel_a, kernel_b):
             yield "order", where, "B's kernel has A's rows as columns"
 
-    def _of_epsilon(self, where: str, mine: Unit, its: Unit) -> Iterator[tuple[Kind, str, str]]:
-        """Yield another epsilon with which one model's kernel was folded before it was stored. It is computed
-        from the ratio of the kernels, and has to be the same for all filters.
+    def _of_epsilon(self, where: str, unit_a: Unit, unit_b: Unit) -> Iterator[_Finding]:
+        """Yield that one model's kernel was folded with another epsilon than the other model's norm has,
+        before it was stored. That epsilon is computed from the ratio of the kernels, and has to be the same
+        for all filters.
         """
-        if mine.kind not in ("conv", "dense"):
+        if unit_a.kind not in ("conv", "dense"):
             return
         for side, (unit, other, form) in enumerate(
-            ((mine, its, self.pairing.one), (its, mine, self.pairing.other))
+            ((unit_a, unit_b, self.pairing.form_a), (unit_b, unit_a, self.pairing.form_b))
         ):
             norms = [node for node in unit.nodes if isinstance(node.op, ops.BatchNorm)]
             if len(norms) != 1 or any(map(_is_norm, other.nodes)):
@@ -485,34 +493,36 @@ class Differences:
                 )
                 yield "epsilon", node.path, text
 
-    def _by_factor(self, where: str, mine: Unit, its: Unit) -> Iterator[tuple[Kind, str, str]]:
-        """Yield a factor that all of a kernel has, or each of its filters another one."""
-        role = "kernel" if "kernel" in mine.tensors else "gamma"
-        if role not in mine.tensors:
+    def _by_factor(self, where: str, unit_a: Unit, unit_b: Unit) -> Iterator[_Finding]:
+        """Yield the factor by which all of B's kernel is A's, or the range of factors, if each filter has
+        one of its own.
+        """
+        role = "kernel" if "kernel" in unit_a.tensors else "gamma"
+        if role not in unit_a.tensors:
             return
-        factor = _factor(mine.tensors[role], its.tensors[role])
+        factor = _factor(unit_a.tensors[role], unit_b.tensors[role])
         if factor is not None and abs(factor - 1) > ROUNDED:
             yield "scale", where, f"B's {role} is A's times {factor:.6g}"
-        elif mine.kind in ("conv", "dense"):
-            ratios = _ratios(mine.tensors[role], its.tensors[role])
+        elif unit_a.kind in ("conv", "dense"):
+            ratios = _ratios(unit_a.tensors[role], unit_b.tensors[role])
             if ratios is not None and np.abs(ratios - 1).max() > ROUNDED:
                 yield "scale", where, f"B's filters are A's times {ratios.min():.4g} to {ratios.max():.4g}"
 
 
-def _same_node(node: Node, form: NormalForm, other: Node, elsewhere: NormalForm) -> bool:
+def _same_node(node_a: Node, form_a: NormalForm, node_b: Node, form_b: NormalForm) -> bool:
     """Return whether two nodes have the same op and stored tensors; the batches that a norm has seen do not
     count.
 
     Args:
-        node, form: the first node, and the form with its tensors.
-        other, elsewhere: the second node and its form.
+        node_a, form_a: a node, and the form with its tensors.
+        node_b, form_b: the other node and its form.
     """
-    ours, theirs = form.tensors.get(node.holder, {}), elsewhere.tensors.get(other.holder, {})
+    tensors_a, tensors_b = form_a.tensors.get(node_a.holder, {}), form_b.tensors.get(node_b.holder, {})
     return (
-        type(node.op) is type(other.op)
-        and _equal_attributes(node.op, other.op)
-        and ours.keys() - {"batches"} == theirs.keys() - {"batches"}
-        and all(np.array_equal(ours[role], theirs[role]) for role in ours if role != "batches")
+        type(node_a.op) is type(node_b.op)
+        and _equal_attributes(node_a.op, node_b.op)
+        and tensors_a.keys() - {"batches"} == tensors_b.keys() - {"batches"}
+        and all(np.array_equal(tensors_a[role], tensors_b[role]) for role in tensors_a if role != "batches")
     )
 
 
@@ -521,8 +531,8 @@ def _reading(form: NormalForm, path: str) -> set[str]:
 
 
 def _paired_above(form: NormalForm, path: str, pairs: Collection[str]) -> str:
-    """Return the nearest value before a unit, or the unit itself, that has a pair; the graph's input if none
-    has.
+    """Return the path of the nearest value that has a pair: that of `path`, or of the first unit before it,
+    along first inputs; the graph's input if none has.
     """
     while path in form.units and path not in pairs:
         path = form.units[path].inputs[0]
@@ -530,7 +540,9 @@ def _paired_above(form: NormalForm, path: str, pairs: Collection[str]) -> str:
 
 
 def _ends(form: NormalForm, path: str) -> bool:
-    """Return whether only activations and a global pool lie between a unit and an output."""
+    """Return whether a unit gives the logits: only activations and a global pool lie between it and an
+    output.
+    """
     while path not in form.outputs:
         readers = [form.units[reader] for reader in _reading(form, path)]
         if len(readers) != 1 or readers[0].kind not in (*_ACTIVATIONS, "global_avg_pool", "global_max_pool"):
@@ -544,12 +556,12 @@ def _name_of(form: NormalForm, node: Node) -> str:
     return form.names.get(node.path, node.path)
 
 
-def _where(mine: str, its: str) -> str:
-    return mine if mine == its else f"{mine} (B: {its})"
+def _where(name_a: str, name_b: str) -> str:
+    return name_a if name_a == name_b else f"{name_a} (B: {name_b})"
 
 
 def _words(unit: Unit) -> str:
-    """Return a unit in words, with its article."""
+    """Return a unit in words, with its article: `a 3x3 conv`, `a relu6`."""
     if unit.kind == "scale":
         return "a scale of channels" if not unit.tensors["beta"].any() else "a scale and a shift of channels"
     if unit.kind == "move":
@@ -559,8 +571,8 @@ def _words(unit: Unit) -> str:
         if high == math.inf and low == 0:
             return "a relu"
         return "a relu6" if (low, high) == (0, 6) else f"a clip from {low:g} to {high:g}"
-    own = next((node.op.words for node in unit.nodes if node.op.name == unit.kind), None)
-    return own or f"a {unit.kind.replace('_', ' ')}"
+    op_words = next((node.op.words for node in unit.nodes if node.op.name == unit.kind), None)
+    return op_words or f"a {unit.kind.replace('_', ' ')}"
 
 
 def _of_attribute(unit: Unit, name: str) -> Kind:
@@ -583,7 +595,9 @@ def _pair(numbers: tuple[int, int]) -> str:
 
 
 def _pads(site: Site, size: KnownSize) -> str:
-    """Say what a site pads at a size."""
+    """Return in words what a window is padded with at a size of its input: `pads 1, 1, 1, 1` or `pads
+    nothing`.
+    """
     sides = [pad_amounts(site.convention, site.window, axis, size[axis]) for axis in (0, 1)]
     amounts = *sides[0], *sides[1]
     return f"pads {pads_text(amounts)}".replace(",", ", ") if any(amounts) else "pads nothing"
@@ -596,15 +610,17 @@ def _equal(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def _equal_attributes(one: ops.Op, other: ops.Op) -> bool:
+def _equal_attributes(op_a: ops.Op, op_b: ops.Op) -> bool:
     """Return whether two ops have equal attributes. Pads do not count here, because they are compared as
     windows, nor does what changes no value.
     """
-    mine, theirs = (
-        {k: v for k, v in vars(op).items() if k not in ("momentum", "keep", "convention")}
-        for op in (one, other)
+    values_a, values_b = (
+        {name: value for name, value in vars(op).items() if name not in ("momentum", "keep", "convention")}
+        for op in (op_a, op_b)
     )
-    return mine.keys() == theirs.keys() and all(_equal(mine[name], theirs[name]) for name in mine)
+    return values_a.keys() == values_b.keys() and all(
+        _equal(value, values_b[name]) for name, value in values_a.items()
+    )
 
 
 def _is_norm(node: Node) -> bool:
@@ -617,117 +633,130 @@ def _is_scale(node: Node) -> bool:
     )
 
 
-def distance(mine: Unit, its: Unit, role: str) -> float:
+def distance(unit_a: Unit, unit_b: Unit, role: str) -> float:
     """Return how far apart the tensors of two units are: the largest difference in a filter over its largest
     number. A bias is one row.
     """
-    one, other = mine.tensors[role], its.tensors[role]
+    array_a, array_b = unit_a.tensors[role], unit_b.tensors[role]
     if role in ("bias", "beta"):
-        size = max(float(np.abs(one).max(initial=0)), float(np.abs(other).max(initial=0)))
-        return 0.0 if size == 0 else float(np.abs(one - other).max()) / size
-    return _far(one, other)
+        largest = max(float(np.abs(array_a).max(initial=0)), float(np.abs(array_b).max(initial=0)))
+        return 0.0 if largest == 0 else float(np.abs(array_a - array_b).max()) / largest
+    return _far(array_a, array_b)
 
 
-def _far(one: Any, other: Any) -> float:
-    """Return the largest difference of two arrays in a row over the row's largest number in the first;
-    infinite for other shapes, or if one is None.
+def _far(array_a: Any, array_b: Any) -> float:
+    """Return how far apart two arrays are: for each row (filter), the largest difference over the largest
+    number of the first array; of these the worst. Infinite for other shapes, or if one array is None.
     """
-    if one is None or other is None or np.shape(one) != np.shape(other):
+    if array_a is None or array_b is None or np.shape(array_a) != np.shape(array_b):
         return math.inf
-    first, second = np.asarray(one, np.float64), np.asarray(other, np.float64)
-    rows = (len(first), -1) if first.ndim > 1 else (1, -1)
-    apart = np.abs(first - second).reshape(rows).max(axis=1, initial=0)
-    size = np.abs(first).reshape(rows).max(axis=1, initial=0)
+    numbers_a, numbers_b = np.asarray(array_a, np.float64), np.asarray(array_b, np.float64)
+    rows = (len(numbers_a), -1) if numbers_a.ndim > 1 else (1, -1)
+    apart = np.abs(numbers_a - numbers_b).reshape(rows).max(axis=1, initial=0)
+    largest = np.abs(numbers_a).reshape(rows).max(axis=1, initial=0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        far = np.where(apart == 0, 0.0, apart / size)
-    return float(np.max(far, initial=0))
+        ratios = np.where(apart == 0, 0.0, apart / largest)
+    return float(np.max(ratios, initial=0))
 
 
-def _permuted(one: Any, other: Any, axis: int, *bias: Any) -> NDArray[np.int64] | None:
-    """Return the places in `one` of the parts of `other` along an axis, where these are the same in another
-    order; None where they are the same in order, or others. Parts are sorted by their products with random
-    numbers, and then compared.
+def _permuted(array_a: Any, array_b: Any, axis: int, *biases: Any) -> NDArray[np.int64] | None:
+    """Return the order in which A's array has the parts of B's along an axis: B's part i is A's part
+    `order[i]`, as `[2, 1, 0]` for RGB beside BGR. Return None where the parts stand in the same order, or are
+    others. Parts are sorted by their products with random numbers, and then compared.
 
     Args:
-        bias: numbers of both that go with the parts along the axis.
+        biases: of A and B, with one number for each part along the axis.
     """
-    if np.shape(one) != np.shape(other) or np.ndim(one) <= axis or np.shape(one)[axis] < 2:
+    if np.shape(array_a) != np.shape(array_b) or np.ndim(array_a) <= axis or np.shape(array_a)[axis] < 2:
         return None
-    parts = [np.asarray(each, np.float64) for each in (one, other)]
-    size = float(np.abs(parts[0]).max(initial=0))
-    drawn = [drawn_along(part, axis) for part in parts]
-    if bias and bias[0] is not None:
+    arrays = [np.asarray(array, np.float64) for array in (array_a, array_b)]
+    has_biases = bool(biases) and biases[0] is not None
+    largest = float(np.abs(arrays[0]).max(initial=0))
+    products = [drawn_along(array, axis) for array in arrays]
+    if has_biases:
         # parts with the same numbers are told apart by their biases
-        drawn = [each + size * np.asarray(own) for each, own in zip(drawn, bias, strict=True)]
-    order = [np.argsort(each, kind="stable") for each in drawn]
-    near = np.abs(drawn[0][order[0]] - drawn[1][order[1]]).max() <= 1e-4 * np.abs(drawn[0]).max(initial=0)
-    if size == 0 or not near or (order[0] == order[1]).all():
+        products = [
+            product + largest * np.asarray(bias) for product, bias in zip(products, biases, strict=True)
+        ]
+    sorting_a, sorting_b = (np.argsort(product, kind="stable") for product in products)
+    gap = np.abs(products[0][sorting_a] - products[1][sorting_b]).max()
+    # a cheap test before the arrays themselves are compared
+    are_near = gap <= 1e-4 * np.abs(products[0]).max(initial=0)
+    if largest == 0 or not are_near or (sorting_a == sorting_b).all():
         return None
-    taken = [part.take(places, axis) for part, places in zip(parts, order, strict=True)]
-    if bias and bias[0] is not None:
-        taken += [np.asarray(own)[places] for own, places in zip(bias, order, strict=True)]
-    if any(
-        np.abs(mine - its).max() > ROUNDED * size for mine, its in zip(taken[::2], taken[1::2], strict=True)
-    ):
+    differences = [arrays[0].take(sorting_a, axis) - arrays[1].take(sorting_b, axis)]
+    if has_biases:
+        differences.append(np.asarray(biases[0])[sorting_a] - np.asarray(biases[1])[sorting_b])
+    if any(np.abs(difference).max() > ROUNDED * largest for difference in differences):
         return None
-    places = np.empty(len(order[0]), np.int64)
-    # from the second's places to the first's, through the sorted order
-    places[order[1]] = order[0]
-    return None if (places == np.arange(len(places))).all() else places
+    order = np.empty(len(sorting_a), np.int64)
+    # from B's places to A's, through the sorted order
+    order[sorting_b] = sorting_a
+    return None if (order == np.arange(len(order))).all() else order
 
 
-def _which(moved: NDArray[np.int64]) -> str:
-    if (moved == np.arange(len(moved))[::-1]).all():
-        return ": reversed" + (", as RGB is beside BGR" if len(moved) == 3 else "")
-    first = int(np.flatnonzero(moved != np.arange(len(moved)))[0])
-    return f" (B's {first} is A's {moved[first]})"
+def _which(order: NDArray[np.int64]) -> str:
+    """Return the end of a sentence that says an order of parts, as `_permuted` gives it: `: reversed`, or one
+    part as an example.
+    """
+    if (order == np.arange(len(order))[::-1]).all():
+        return ": reversed, as RGB is beside BGR" if len(order) == 3 else ": reversed"
+    example = int(np.flatnonzero(order != np.arange(len(order)))[0])
+    return f" (B's {example} is A's {order[example]})"
 
 
 def _factor(one: Any, other: Any) -> float | None:
-    """Return the number that an array is multiplied by to be another; None where there is no such number."""
-    first, second = np.asarray(one, np.float64).ravel(), np.asarray(other, np.float64).ravel()
-    if first.shape != second.shape or first.size < 2 or not first.any() or not second.any():
+    """Return the number by which the first array is multiplied to be the second, as 2.0 for `[1, 2]` and
+    `[2, 4]`; None where there is no such number.
+    """
+    numbers_a, numbers_b = np.asarray(one, np.float64).ravel(), np.asarray(other, np.float64).ravel()
+    if numbers_a.shape != numbers_b.shape or numbers_a.size < 2 or not numbers_a.any() or not numbers_b.any():
         return None
     # the best factor by least squares
-    factor = float(first @ second / (first @ first))
-    return factor if np.abs(first * factor - second).max() <= ROUNDED * np.abs(second).max() else None
+    factor = float(numbers_a @ numbers_b / (numbers_a @ numbers_a))
+    return (
+        factor if np.abs(numbers_a * factor - numbers_b).max() <= ROUNDED * np.abs(numbers_b).max() else None
+    )
 
 
 def _ratios(one: Any, other: Any) -> Numbers | None:
-    """Return what each filter of a kernel is multiplied by to be that of another; None where some filter is
-    no multiple.
+    """Return for each filter the number by which the first kernel's is multiplied to be the second's; None
+    where some filter is no multiple of the other.
     """
-    first, second = one.reshape(len(one), -1), other.reshape(len(other), -1)
-    squares = np.square(first).sum(axis=1)
-    if first.shape != second.shape or first.shape[1] < 2 or not squares.all():
+    filters_a, filters_b = one.reshape(len(one), -1), other.reshape(len(other), -1)
+    squares = np.square(filters_a).sum(axis=1)
+    if filters_a.shape != filters_b.shape or filters_a.shape[1] < 2 or not squares.all():
         return None
-    ratios: Numbers = (first * second).sum(axis=1) / squares
-    near = np.abs(first * ratios[:, None] - second).max(axis=1) <= ROUNDED * np.abs(second).max(axis=1)
-    return ratios if near.all() else None
+    ratios: Numbers = (filters_a * filters_b).sum(axis=1) / squares
+    are_multiples = np.abs(filters_a * ratios[:, None] - filters_b).max(axis=1) <= ROUNDED * np.abs(
+        filters_b
+    ).max(axis=1)
+    return ratios if are_multiples.all() else None
 
 
 def _rounded_as(one: Any, other: Any) -> str | None:
-    """Return the type, float16 or bfloat16, to which one array is rounded to be another; None if it is
-    neither.
+    """Return the half type, float16 or bfloat16, to which the first array has to be rounded to be the
+    second; None if it is neither.
     """
     with np.errstate(over="ignore"):
         half = np.asarray(one, np.float64).astype(np.float16).astype(np.float64)
     bits = np.asarray(one, np.float32).view(np.uint32)
     # round to even at bit 16, as bfloat16 is the upper half of float32
     brain = ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
-    return next(
-        (name for name, made in (("float16", half), ("bfloat16", brain)) if np.array_equal(made, other)), None
-    )
+    if np.array_equal(half, other):
+        return "float16"
+    return "bfloat16" if np.array_equal(brain, other) else None
 
 
-def _some_rows(mine: Unit, its: Unit) -> str | None:
-    """Say that one model has more rows in its head, if the others are the same, and at which label these
-    begin; None if they are others.
+def _some_rows(unit_a: Unit, unit_b: Unit) -> str | None:
+    """Return in words that one model's head has all rows of the other's and more, and at which label the
+    others begin there; None if the rows are others.
     """
-    one, other = mine.tensors["kernel"], its.tensors["kernel"]
-    if one.shape[1:] != other.shape[1:]:
+    kernel_a, kernel_b = unit_a.tensors["kernel"], unit_b.tensors["kernel"]
+    if kernel_a.shape[1:] != kernel_b.shape[1:]:
         return None
-    (more, has), (less, lacks) = sorted(((one, "A"), (other, "B")), key=lambda side: -len(side[0]))
+    (more, has), (less, lacks) = sorted(((kernel_a, "A"), (kernel_b, "B")), key=lambda side: -len(side[0]))
+    # `first`: the label in the larger head at which the smaller one would begin.
     for first in range(len(more) - len(less) + 1):
         if _far(more[first : first + len(less)], less) <= ROUNDED:
             return f"{has} has {len(more)} rows, {lacks} {len(less)}: {lacks}'s label 0 is {has}'s {first}"
@@ -739,24 +768,33 @@ def _shapes(shapes: Mapping[str, tuple[int, ...]]) -> str:
 
 
 def _scales_input(node: Node, unit: Unit) -> bool:
-    """Return whether a node of a unit changes the model's input before the unit's layer."""
+    """Return whether a node of a unit changes the model's input, as by a division by 255, before the unit's
+    layer with a kernel.
+    """
     place = unit.nodes.index(node)
-    before = all(not each.op.tensors(1).get("kernel") for each in unit.nodes[: place + 1])
-    return unit.inputs == (INPUT,) and before and not isinstance(node.op, ops.Conv | ops.Dense | ops.PadMap)
+    is_before_kernel = not any(earlier.op.tensors(1).get("kernel") for earlier in unit.nodes[: place + 1])
+    is_layer = isinstance(node.op, ops.Conv | ops.Dense | ops.PadMap)
+    return unit.inputs == (INPUT,) and is_before_kernel and not is_layer
 
 
 def _same_kernel(
-    one: list[tuple[Node, Mapping[str, Any]]], other: list[tuple[Node, Mapping[str, Any]]]
+    parts_a: list[tuple[Node, Mapping[str, Any]]], parts_b: list[tuple[Node, Mapping[str, Any]]]
 ) -> bool:
-    """Return whether the layers among nodes have the same stored kernels, and there is at least one."""
-    kernels = [[roles["kernel"] for _, roles in raw if "kernel" in roles] for raw in (one, other)]
-    return len(kernels[0]) == len(kernels[1]) > 0 and all(
-        _far(ours, theirs) <= EXACT for ours, theirs in zip(*kernels, strict=True)
+    """Return whether the layers among nodes have the same stored kernels, and there is at least one.
+
+    Args:
+        parts_a, parts_b: the nodes of a unit of each model, with their tensors by role.
+    """
+    kernels_a, kernels_b = (
+        [tensors["kernel"] for _, tensors in parts if "kernel" in tensors] for parts in (parts_a, parts_b)
+    )
+    return len(kernels_a) == len(kernels_b) > 0 and all(
+        _far(kernel_a, kernel_b) <= EXACT for kernel_a, kernel_b in zip(kernels_a, kernels_b, strict=True)
     )
 
 
 def _of_input(node: Node) -> str:
-    """Say what a node does to a model's input."""
+    """Return in words what a node does to a model's input: `divided by 255`."""
     if isinstance(node.op, ops.Affine):
         return _scaled_by(np.array(node.op.scale), np.array(node.op.offset))
     if isinstance(node.op, ops.SliceChannels):
@@ -765,16 +803,16 @@ def _of_input(node: Node) -> str:
 
 
 def _scaled_by(gamma: Any, beta: Any) -> str:
-    """Say a scale and a shift as people do: `divided by 255, plus 1`. The text is empty where both change
+    """Return a scale and a shift in words: `divided by 255, plus 1`. The text is empty where both change
     nothing.
     """
-    said = []
+    changes = []
     if np.any(np.abs(gamma - 1) > 1e-12):
-        below = np.all((np.abs(gamma) < 1) & (gamma != 0))
-        said.append(f"divided by {_values(1 / gamma)}" if below else f"times {_values(gamma)}")
+        divides = np.all((np.abs(gamma) < 1) & (gamma != 0))
+        changes.append(f"divided by {_values(1 / gamma)}" if divides else f"times {_values(gamma)}")
     if np.any(beta):
-        said.append(f"plus {_values(beta)}")
-    return ", ".join(said)
+        changes.append(f"plus {_values(beta)}")
+    return ", ".join(changes)
 
 
 def _values(array: Any) -> str:
@@ -784,8 +822,9 @@ def _values(array: Any) -> str:
     return f"({', '.join(f'{value:.6g}' for value in np.ravel(array)[:4])})"
 
 
-def _of_both(one: str, other: str) -> str:
-    if not one or not other:
-        has, lacks = ("A", "B") if one else ("B", "A")
-        return f"{has}'s input is {one or other}, {lacks}'s is not"
-    return f"A's input is {one}, B's is {other}"
+def _of_both(change_a: str, change_b: str) -> str:
+    """Return a sentence on what both models do to their input; either text may be empty."""
+    if not change_a or not change_b:
+        has, lacks = ("A", "B") if change_a else ("B", "A")
+        return f"{has}'s input is {change_a or change_b}, {lacks}'s is not"
+    return f"A's input is {change_a}, B's is {change_b}"

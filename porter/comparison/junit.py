@@ -9,20 +9,21 @@ from porter.comparison.compare import Comparison
 from porter.files import write_whole
 
 
-def write_junit(path: Path, found: Comparison) -> None:
+def write_junit(path: Path, comparison: Comparison) -> None:
     """Write a comparison as JUnit's XML: the verdict is one test, and each difference is another one, which
     failed.
     """
-    failed = [("the same function", found.summary if not found.ok else None)]
-    failed += [(f"{each.kind} {number}", each.text) for number, each in enumerate(found.differences, 1)]
+    # Each test: its name, and what failed; None where nothing did.
+    tests = [("the same function", comparison.summary if not comparison.ok else None)]
+    tests += [(f"{each.kind} {number}", each.text) for number, each in enumerate(comparison.differences, 1)]
     suite = ElementTree.Element(
         "testsuite",
-        name=f"{found.a} and {found.b}",
-        tests=str(len(failed)),
-        failures=str(sum(text is not None for _, text in failed)),
+        name=f"{comparison.a} and {comparison.b}",
+        tests=str(len(tests)),
+        failures=str(sum(text is not None for _, text in tests)),
     )
-    for name, text in failed:
+    for name, text in tests:
         case = ElementTree.SubElement(suite, "testcase", classname="porter.compare", name=name)
         if text is not None:
-            ElementTree.SubElement(case, "failure", message=text).text = str(found)
+            ElementTree.SubElement(case, "failure", message=text).text = str(comparison)
     write_whole(path, ElementTree.tostring(suite, encoding="unicode", xml_declaration=True))

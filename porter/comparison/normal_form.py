@@ -84,6 +84,9 @@ class NormalForm:
 
 
 _Units: TypeAlias = dict[str, Unit]
+"""Units by path, in topological order. Each step to the normal form takes them with the paths of the outputs
+and the shapes of the graph's values by path (of one image), and gives them changed.
+"""
 
 
 def normal_form(
@@ -100,19 +103,22 @@ def normal_form(
         MappingError: a norm's variance plus epsilon is not above 0.
     """
     known = shapes(graph, size)
-    units, same = dict[str, Unit](), dict[str, str]()
+    units = dict[str, Unit]()
+    # by the path of a node that changes nothing, the path of the value that it takes
+    passed = dict[str, str]()
     for node in graph.nodes:
-        unit = _unit(node, tuple(same.get(path, path) for path in node.inputs), tensors, known)
+        unit = _unit(node, tuple(passed.get(path, path) for path in node.inputs), tensors, known)
         if _moves_nothing(node, known):
-            same[node.path] = unit.inputs[0]
+            passed[node.path] = unit.inputs[0]
         else:
             units[unit.path] = unit
-    outputs = tuple(same.get(path, path) for path in graph.outputs)
+    outputs = tuple(passed.get(path, path) for path in graph.outputs)
     # Scales are joined twice, because layers that are put together take them too.
     for step in (_with_pads, _as_dense, _products, _with_scales, _together, _with_scales, _before_layers):
         units = step(units, outputs, known)
     for step in (_apart, _positions, _sums, _joins):
         units = step(units, outputs, known)
+    # Units that no output needs are left out.
     order = in_order(outputs, lambda path: units[path].inputs if path in units else ())
     used = {path: units[path] for path in order if path in units}
     named = {path: replace(unit, names=names or {}) for path, unit in used.items()}
@@ -120,33 +126,38 @@ def normal_form(
 
 
 def _unit(node: Node, inputs: tuple[str, ...], tensors: Tensors, known: Mapping[str, Shape]) -> Unit:
-    """Return a node as a unit, in the words in which several ops are one. Tensors that a layer may lack are
-    filled in: a bias of 0, a scale of 1.
+    """Return a node as a unit, under the kind that several ops have in common: a ReLU6 is a `clip` from 0 to
+    6, a batch norm a `scale`. Tensors that a layer may lack are filled in: a bias of 0, a scale of 1.
 
     Args:
         inputs: the units that it reads.
         known: the shape of each value of one image.
     """
     op, shape = node.op, known[node.source]
-    own = {role: value.astype(np.float64) for role, value in tensors.get(node.holder, {}).items()}
-    own.pop("batches", None)
+    own_tensors = {role: value.astype(np.float64) for role, value in tensors.get(node.holder, {}).items()}
+    own_tensors.pop("batches", None)
     kind, channels = op.name, channels_in(shape)
     says = _said(op)
-    if (scale := _scale_of(node, own, shape)) is not None:
-        kind, says, own = "scale", {}, {"gamma": np.ones(channels), "beta": np.zeros(channels)} | scale
-    elif isinstance(op, ops.PRelu) and (own["alpha"] == own["alpha"][0]).all():
-        kind, says, own = "leaky_relu", {"slope": float(own["alpha"][0])}, {}
+    if (scale := _scale_of(node, own_tensors, shape)) is not None:
+        kind, says, own_tensors = (
+            "scale",
+            {},
+            {"gamma": np.ones(channels), "beta": np.zeros(channels)} | scale,
+        )
+    # a PReLU with one slope for all channels
+    elif isinstance(op, ops.PRelu) and (own_tensors["alpha"] == own_tensors["alpha"][0]).all():
+        kind, says, own_tensors = "leaky_relu", {"slope": float(own_tensors["alpha"][0])}, {}
     elif isinstance(op, ops.Rearrange | ops.Flatten | ops.AsMap | ops.ChannelShuffle):
         kind, says = "move", {"cells": moved(op, shape), "shape": tuple(known[node.path])}
     elif (renamed := _as_general_kind(op, shape)) is not None:
         kind, says = renamed
     if kind in NORMS:
         centred = {} if kind == "rms_norm" else {"beta": np.zeros(channels)}
-        own = {"gamma": np.ones(channels), **centred, **own}
+        own_tensors = {"gamma": np.ones(channels), **centred, **own_tensors}
     if kind in LINEAR:
-        count = int(says["filters"]) if kind == "conv_transpose" else len(own["kernel"])
-        own = {"bias": np.zeros(count)} | own
-    return Unit(node.path, kind, says, inputs, own, (node,))
+        count = int(says["filters"]) if kind == "conv_transpose" else len(own_tensors["kernel"])
+        own_tensors = {"bias": np.zeros(count)} | own_tensors
+    return Unit(node.path, kind, says, inputs, own_tensors, (node,))
 
 
 def _said(op: ops.Op) -> dict[str, Any]:
@@ -191,8 +202,11 @@ def _scale_of(node: Node, own: Mapping[str, Numbers], shape: Shape) -> dict[str,
 
 
 def _as_general_kind(op: ops.Op, shape: Shape) -> tuple[str, dict[str, Any]] | None:
-    """Return the kind of an op that is a case of another one, and its attributes there. Return None for other
-    ops.
+    """Return the more general kind that an op is a case of, with its attributes there: a ReLU is `clip` from
+    0, a pool over the whole map `global_avg_pool`. Return None for other ops.
+
+    Args:
+        shape: of what the op reads.
     """
     rectified = {"low": 0.0, "high": math.inf}
     match op:
@@ -241,31 +255,40 @@ def _of_norm(node: Node, op: ops.BatchNorm, own: Mapping[str, Numbers]) -> dict[
 
 
 def _of_channels(sizes: tuple[int, ...], shape: Shape) -> bool:
-    """Return whether an array of these sizes has a number for each channel of a value, and nothing more."""
+    """Return whether an array of these sizes has a number for each channel of a value, and nothing more:
+    `(64, 1, 1)` for maps of 64 channels.
+    """
     # Tokens have the channels last, maps first.
     axis = len(shape) - 1 if isinstance(shape, Axes) else 0
     return all(
-        size == (own if place == axis else 1)
-        for place, (size, own) in enumerate(zip(sizes, shape, strict=True))
+        size == (shape_size if place == axis else 1)
+        for place, (size, shape_size) in enumerate(zip(sizes, shape, strict=True))
     )
 
 
 def _is_whole(op: ops.Op, shape: Shape) -> bool:
-    """Return whether the only window of an op is the whole map."""
+    """Return whether the only window of an op is the whole map, without pads; True for an op without a
+    window, as a global pool.
+    """
+    # the op's window and pads
     site = site_of(op)
-    if site is None or site.window.kernel != tuple(shape[1:]):
-        return site is None
+    if site is None:
+        return True
+    if site.window.kernel != tuple(shape[1:]):
+        return False
     sides = (pad_amounts(site.convention, site.window, axis, shape[1 + axis] or 0) for axis in (0, 1))
     return not any(amount for side in sides for amount in side)
 
 
 def moved(op: ops.Op, shape: Shape) -> bytes:
-    """Return, as bytes, which cell of a value of a known shape each cell of the result is, for an op that
-    only moves them: ops that move alike have equal bytes.
+    """Return, for an op that only moves the cells of its input, such as a transpose, which input cell each
+    cell of the result is, as bytes of int32: ops that move alike have equal bytes.
+
+    Args:
+        shape: of the input; an unknown size counts as 1.
     """
-    cells: NDArray[np.int64] = np.arange(math.prod(size or 1 for size in shape)).reshape(
-        [size or 1 for size in shape]
-    )
+    sizes = [size or 1 for size in shape]
+    cells: NDArray[np.int64] = np.arange(math.prod(sizes)).reshape(sizes)
     match op:
         case ops.Rearrange():
             for reshapes, numbers in op.steps(shape, is_map(shape)):
@@ -284,12 +307,14 @@ def _moves_nothing(node: Node, known: Mapping[str, Shape]) -> bool:
     if isinstance(op, ops.Identity | ops.Dropout):
         return True
     if isinstance(op, ops.GlobalPool | ops.AdaptivePool):
-        return cells == ((op.rows, op.columns) if isinstance(op, ops.AdaptivePool) else (1, 1))
+        pooled = (op.rows, op.columns) if isinstance(op, ops.AdaptivePool) else (1, 1)
+        return cells == pooled
     if not isinstance(op, ops.Rearrange | ops.Flatten | ops.AsMap):
         return False
     before, after = ([size for size in known[path] if size != 1] for path in (node.source, node.path))
-    still = np.arange(math.prod(size or 1 for size in known[node.source]), dtype=np.int32).tobytes()
-    return before == after and moved(op, known[node.source]) == still
+    count = math.prod(size or 1 for size in known[node.source])
+    in_order_of_input = np.arange(count, dtype=np.int32).tobytes()
+    return before == after and moved(op, known[node.source]) == in_order_of_input
 
 
 def _readers(units: _Units, outputs: Iterable[str]) -> Counter[str]:
@@ -305,27 +330,27 @@ def _joined(first: Unit, second: Unit, **changes: Any) -> Unit:
 
 
 def _chains(units: _Units, outputs: Iterable[str], join: Callable[[Unit, Unit], Unit | None]) -> _Units:
-    """Return the units with each joined to the one that is its first input's only reader, where `join` gives
-    the unit that both are. Where it gives None, both stay.
+    """Return the units with neighbours joined: where a unit has one input, and is the only reader of it,
+    `join` is asked for the unit that both are together, as a convolution with a scale behind it is a
+    convolution. Where it gives None, both stay.
     """
     counts = _readers(units, outputs)
     done: _Units = {}
     for path, unit in units.items():
+        done[path] = unit
         first = done.get(unit.inputs[0])
-        both = (
-            join(first, unit)
-            if first is not None and len(unit.inputs) == 1 and counts[first.path] == 1
-            else None
-        )
-        if both is not None and first is not None:
+        if first is None or len(unit.inputs) != 1 or counts[first.path] != 1:
+            continue
+        joined = join(first, unit)
+        if joined is not None:
             del done[first.path]
-        done[path] = both or unit
+            done[path] = joined
     return done
 
 
 def _with_pads(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
-    """Join a pad op to the next layer, where that layer sees the pads' fill in its own pads, and return the
-    units. `outputs` and `known` are unused: every step takes the same arguments.
+    """Return the units with each pad op as pads of the layer behind it, where that gives the same: a pad of
+    zeros before a convolution, or one that fills with what a max pool pads with.
     """
 
     def padded(unit: Unit) -> Unit:
@@ -335,30 +360,33 @@ def _with_pads(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shap
         if pad is None or pad.kind != "pad_map" or not isinstance(own, Convention):
             return unit
         fill = pad.says["fill"]
-        # Only a max pool with explicit pads has a fill of its own; others are compared with 0 below.
-        fits = fill == (own.fill if unit.kind == "max_pool" and own.rule == "explicit" else fill)
-        takes = unit.kind == "max_pool" or (unit.kind == "conv" and not fill)
-        if own.rule not in ("valid", "explicit") or not (fits and takes):
+        if unit.kind == "max_pool":
+            # One with explicit pads has a fill of its own.
+            takes_fill = own.rule == "valid" or fill == own.fill
+        else:
+            takes_fill = unit.kind == "conv" and not fill
+        if own.rule not in ("valid", "explicit") or not takes_fill:
             return unit
         top, bottom, left, right = (
-            one + other for one, other in zip(own.pads, pad.says["pads"], strict=True)
+            own_pad + pad_before for own_pad, pad_before in zip(own.pads, pad.says["pads"], strict=True)
         )
-        whole = replace(own, rule="explicit", pads=(top, bottom, left, right), fill=fill)
-        return _joined(pad, unit, says={**unit.says, "convention": whole})
+        convention = replace(own, rule="explicit", pads=(top, bottom, left, right), fill=fill)
+        return _joined(pad, unit, says={**unit.says, "convention": convention})
 
     return {path: padded(unit) for path, unit in units.items()}
 
 
 def _as_dense(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
     """Return the units with each convolution whose only window is the whole map as a dense layer of its
-    numbers, and with each dense layer behind a rearrangement as one that reads the cells in their first
-    order.
+    numbers, and with each dense layer behind a rearrangement (such as a flattening) as one that reads the
+    cells before it, its kernel's columns moved instead.
     """
 
     def alone(unit: Unit) -> Unit:
         """Return a unit as a dense layer, if it is such a convolution; otherwise as it is."""
         shape, op = known[unit.nodes[0].source], unit.nodes[-1].op
-        if not isinstance(op, ops.Conv) or op.groups != 1 or not _is_whole(op, shape) or len(unit.nodes) > 1:
+        is_single_conv = isinstance(op, ops.Conv) and op.groups == 1 and len(unit.nodes) == 1
+        if not is_single_conv or not _is_whole(op, shape):
             return unit
         kernel = unit.tensors["kernel"]
         return replace(
@@ -382,37 +410,36 @@ def _as_dense(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape
 
 
 def _products(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
-    """Return the units with x times a sigmoid of x as a swish, and times a hard sigmoid as a hard swish.
-    `known` is unused, because every step takes the same arguments.
-    """
+    """Return the units with x times a sigmoid of x as a swish, and times a hard sigmoid as a hard swish."""
     counts = _readers(units, outputs)
-    named = {"sigmoid": "swish", "hard_sigmoid": "hard_swish"}
+    activations = {"sigmoid": "swish", "hard_sigmoid": "hard_swish"}
     done: _Units = dict(units)
     for path, unit in units.items():
         if unit.kind != "multiply" or len(unit.inputs) != 2:
             continue
         # either factor may be the gate
-        for value, share in (unit.inputs, unit.inputs[::-1]):
-            gate = done.get(share)
-            whole = gate is not None and (gate.kind == "sigmoid" or _of_sixths(gate))
-            if gate is not None and whole and gate.inputs == (value,) and counts[share] == 1:
-                del done[share]
+        for value, gate_path in (unit.inputs, unit.inputs[::-1]):
+            gate = done.get(gate_path)
+            is_gate = gate is not None and (gate.kind == "sigmoid" or _of_sixths(gate))
+            if gate is not None and is_gate and gate.inputs == (value,) and counts[gate_path] == 1:
+                del done[gate_path]
                 done[path] = replace(
-                    unit, kind=named[gate.kind], inputs=(value,), nodes=(*gate.nodes, *unit.nodes)
+                    unit, kind=activations[gate.kind], inputs=(value,), nodes=(*gate.nodes, *unit.nodes)
                 )
     return done
 
 
 def _of_sixths(unit: Unit) -> bool:
+    """Return whether a unit is the hard sigmoid of a hard swish: x / 6 + 0.5, between 0 and 1."""
     return unit.kind == "hard_sigmoid" and np.allclose(
         [unit.says["slope"], unit.says["offset"]], [1 / 6, 0.5], 1e-6
     )
 
 
 def _with_scales(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
-    """Return the units with each scale that is the only reader of a layer, a norm or another scale in that
-    one's tensors. An RMS norm has no place for what a scale adds. `known` is unused, because every step takes
-    the same arguments.
+    """Return the units with each scale that is the only reader of a layer, a norm or another scale in the
+    tensors of that one: gamma times the kernel, and gamma times the bias, plus beta. An RMS norm has no
+    place for beta.
     """
 
     def join(layer: Unit, scale: Unit) -> Unit | None:
@@ -422,19 +449,19 @@ def _with_scales(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Sh
         gamma, beta = scale.tensors["gamma"], scale.tensors["beta"]
         if layer.kind == "rms_norm" and beta.any():
             return None
-        times, plus = ("kernel", "bias") if layer.kind in LINEAR else ("gamma", "beta")
-        own = dict(layer.tensors)
-        own[times] = _scaled(layer, own[times], gamma)
-        if plus in own:
-            own[plus] = own[plus] * gamma + beta
-        return _joined(layer, scale, kind=layer.kind, says=layer.says, tensors=own)
+        factor_role, offset_role = ("kernel", "bias") if layer.kind in LINEAR else ("gamma", "beta")
+        tensors = dict(layer.tensors)
+        tensors[factor_role] = _scaled(layer, tensors[factor_role], gamma)
+        if offset_role in tensors:
+            tensors[offset_role] = tensors[offset_role] * gamma + beta
+        return _joined(layer, scale, kind=layer.kind, says=layer.says, tensors=tensors)
 
     return _chains(units, outputs, join)
 
 
 def _scaled(layer: Unit, array: Numbers, gamma: Numbers) -> Numbers:
-    """Return a layer's kernel with a number for each filter times it. A transposed convolution has its
-    filters on the second axis, in groups.
+    """Return a layer's kernel with each of its filters times its number of `gamma`. A transposed convolution
+    has its filters on the second axis, in groups.
     """
     if layer.kind != "conv_transpose":
         return array * gamma.reshape(-1, *[1] * (array.ndim - 1))
@@ -446,7 +473,7 @@ def _scaled(layer: Unit, array: Numbers, gamma: Numbers) -> Numbers:
 def _before_layers(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
     """Return the units with each scale that only a convolution or a dense layer reads in that one's kernel;
     what the scale adds goes into the bias, if the layer pads nothing. Another order of channels goes into the
-    kernel, too. `known` is unused, because every step takes the same arguments.
+    kernel, too.
     """
 
     def join(scale: Unit, layer: Unit) -> Unit | None:
@@ -459,27 +486,32 @@ def _before_layers(units: _Units, outputs: tuple[str, ...], known: Mapping[str, 
             return _turned(scale, layer)
         kernel, gamma, beta = layer.tensors["kernel"], scale.tensors["gamma"], scale.tensors["beta"]
         convention = layer.says.get("convention")
+        # Pads of 0 come after the scale, and have no beta in them.
         if beta.any() and isinstance(convention, Convention) and convention.rule != "valid":
             return None
-        if layer.kind == "dense" and kernel.shape[1] != len(gamma):  # of a map's cells
-            # channels first: each channel's cells lie together
-            gamma, beta = (np.repeat(each, kernel.shape[1] // len(gamma)) for each in (gamma, beta))
+        if layer.kind == "dense" and kernel.shape[1] != len(gamma):
+            # It reads the cells of a map, channels first: each channel's cells lie together.
+            cells_of_channel = kernel.shape[1] // len(gamma)
+            gamma, beta = (np.repeat(numbers, cells_of_channel) for numbers in (gamma, beta))
         groups = int(layer.says.get("groups", 1))
-        shape = (groups, 1, -1, *[1] * (kernel.ndim - 2))
-        apart = kernel.reshape(groups, -1, *kernel.shape[1:])
-        bias = (
-            layer.tensors["bias"]
-            + (apart * beta.reshape(shape)).sum(axis=tuple(range(2, apart.ndim))).ravel()
-        )
-        own = {**layer.tensors, "kernel": (apart * gamma.reshape(shape)).reshape(kernel.shape), "bias": bias}
-        return _joined(scale, layer, tensors=own)
+        # groups x filters of a group x inputs of a group x window
+        in_groups = kernel.reshape(groups, -1, *kernel.shape[1:])
+        by_input = (groups, 1, -1, *[1] * (kernel.ndim - 2))
+        offsets = (in_groups * beta.reshape(by_input)).sum(axis=tuple(range(2, in_groups.ndim)))
+        tensors = {
+            **layer.tensors,
+            "kernel": (in_groups * gamma.reshape(by_input)).reshape(kernel.shape),
+            "bias": layer.tensors["bias"] + offsets.ravel(),
+        }
+        return _joined(scale, layer, tensors=tensors)
 
     return _chains(units, outputs, join)
 
 
 def _apart(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
-    """Return the units with the queries, keys and values that one dense layer gives as three layers, and with
-    each part of a layer's channels that is cut out as a layer of its own.
+    """Return the units with one layer taken apart where its channels are used apart: the queries, keys and
+    values that one dense layer gives to an attention as three layers, and each part of a layer's channels
+    that a slice takes as a layer of its own.
 
     Args:
         outputs: of the graph, which read their values too.
@@ -499,8 +531,8 @@ def _apart(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) 
                 for place in range(3)
             ]
             done.pop(layer.path, None)
-            done |= {f"{layer.path}#{place}": part for place, part in enumerate(parts)}
-            done[path] = replace(unit, inputs=tuple(f"{layer.path}#{place}" for place in range(3)))
+            done |= {part.path: part for part in parts}
+            done[path] = replace(unit, inputs=tuple(part.path for part in parts))
         elif (rows := _cut(unit, known[unit.nodes[0].source])) is not None:
             done[path] = replace(_part(layer, rows, unit.path), rows=None, nodes=(*layer.nodes, *unit.nodes))
         else:
@@ -509,45 +541,53 @@ def _apart(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) 
 
 
 def _part(layer: Unit, rows: slice, path: str) -> Unit:
-    """Return a layer of some of another's units or filters."""
-    own = {role: array[rows] for role, array in layer.tensors.items()}
-    count = {name: len(own["bias"]) for name in ("units", "filters") if name in layer.says}
-    return replace(layer, path=path, says={**layer.says, **count}, tensors=own, rows=rows)
+    """Return a layer that has only the units or filters `rows` of another one, at `path`."""
+    tensors = {role: array[rows] for role, array in layer.tensors.items()}
+    counts = {name: len(tensors["bias"]) for name in ("units", "filters") if name in layer.says}
+    return replace(layer, path=path, says={**layer.says, **counts}, tensors=tensors, rows=rows)
 
 
 def _cut(unit: Unit, shape: Shape) -> slice | None:
-    """Return the channels that a unit keeps, if it does nothing else; None otherwise."""
+    """Return the channels that a unit keeps as a slice, if it does nothing else; None otherwise.
+
+    Args:
+        shape: of what it reads.
+    """
     op = unit.nodes[0].op
     if not isinstance(op, ops.SliceChannels | ops.CropAxis) or len(unit.nodes) > 1:
         return None
-    last = len(shape) - 1 if isinstance(shape, Axes) else 0
-    return op.cuts[last] if [*op.cuts] == [last] else None
+    channel_axis = len(shape) - 1 if isinstance(shape, Axes) else 0
+    return op.cuts[channel_axis] if [*op.cuts] == [channel_axis] else None
 
 
 def _turned(order: Unit, layer: Unit) -> Unit | None:
-    """Return a layer that reads channels in another order as one that reads them in theirs; None where it
-    does not take all of them.
+    """Return a layer and the slice before it, which puts channels into another order (as RGB to BGR), as one
+    layer with its kernel's inputs in the other order instead; None if the slice drops or repeats channels,
+    or the layer has groups.
     """
     op = order.nodes[-1].op
     assert isinstance(op, ops.SliceChannels)
     kernel = layer.tensors["kernel"]
     if sorted(op.channels) != [*range(kernel.shape[1])] or layer.says.get("groups", 1) != 1:
         return None
+    # Input i of the layer was channel op.channels[i].
     turned = np.empty_like(kernel)
     turned[:, list(op.channels)] = kernel
     return _joined(order, layer, tensors={**layer.tensors, "kernel": turned})
 
 
 def _together(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
-    """Return the units with layers of one value whose channels are joined as one layer. `known` is unused,
-    because every step takes the same arguments.
+    """Return the units with layers that read one value, and whose channels a concat joins, as one layer with
+    all their filters.
     """
     counts = _readers(units, outputs)
     done: _Units = {}
     for path, unit in units.items():
         parts = [done.get(read) for read in unit.inputs]
-        whole = _whole([part for part in parts if part is not None]) if unit.kind == "concat" else None
-        if whole is None or None in parts or any(counts[read] > 1 for read in unit.inputs):
+        layers = [part for part in parts if part is not None]
+        whole = _whole(layers) if unit.kind == "concat" else None
+        are_read_by_others = any(counts[read] > 1 for read in unit.inputs)
+        if whole is None or None in parts or are_read_by_others:
             done[path] = unit
             continue
         for read in unit.inputs:
@@ -557,8 +597,8 @@ def _together(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape
 
 
 def _whole(parts: Sequence[Unit]) -> Unit | None:
-    """Return the layer whose filters those of several layers are; None where they are not of one value, or
-    differ in more than their number of filters.
+    """Return the layer that has the filters of several layers, one after another; None where they do not
+    read one value, or differ in more than their number of filters.
     """
     first = parts[0] if parts else None
     if first is None or first.kind not in ("dense", "conv") or first.says.get("groups", 1) != 1:
@@ -571,41 +611,40 @@ def _whole(parts: Sequence[Unit]) -> Unit | None:
     )
     if not alike:
         return None
-    own = {role: np.concatenate([part.tensors[role] for part in parts]) for role in first.tensors}
+    tensors = {role: np.concatenate([part.tensors[role] for part in parts]) for role in first.tensors}
     nodes = tuple(node for part in parts for node in part.nodes)
-    return replace(first, says={**first.says, count: len(own["bias"])}, tensors=own, nodes=nodes)
+    return replace(first, says={**first.says, count: len(tensors["bias"])}, tensors=tensors, nodes=nodes)
 
 
 def _positions(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
-    """Return the units with positions that are added to tokens as part of these: trained tokens before the
-    others, or places of zeros, both hold what is added to them. `known` is unused, because every step takes
-    the same arguments.
+    """Return the units with trained positions that are added to tokens as part of the `tokens` before them:
+    a class token with zeros in place of the others, and numbers added to all, are one array that is added.
     """
 
     def join(tokens: Unit, unit: Unit) -> Unit | None:
-        """Return tokens with what is added to them; None where the result would be no tokens of zeros and
-        numbers.
+        """Return tokens with what is added to them; None where the result cannot be said as numbers that are
+        put before a value and added to it.
         """
         value = unit.tensors.get("value")
         if tokens.kind not in ("tokens", "pad_axis") or unit.kind != "add_array" or value is None:
             return None
-        says, sum_ = {"axis": 0, "before": 0, "after": 0, "fill": 0.0, **tokens.says}, value.copy()
+        says, total = {"axis": 0, "before": 0, "after": 0, "fill": 0.0, **tokens.says}, value.copy()
         if tokens.kind == "tokens":
             before = tokens.tensors["value"]
             if value.shape[0] == 1:
                 return None
-            sum_[: len(before)] += before
+            total[: len(before)] += before
             says = {"axis": 0, "before": len(before), "after": 0, "fill": 0.0}
         if says["fill"]:
             return None
-        return _joined(tokens, unit, kind="tokens", says=says, tensors={"value": sum_})
+        return _joined(tokens, unit, kind="tokens", says=says, tensors={"value": total})
 
     return _chains(units, outputs, join)
 
 
 def _sums(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
-    """Return the units with sums of sums as one sum, and products of products as one product. `known` is
-    unused, because every step takes the same arguments.
+    """Return the units with sums of sums as one sum: `(a + b) + c` reads a, b and c. The same for products,
+    maxima and minima.
     """
     counts = _readers(units, outputs)
     done: _Units = {}
@@ -613,12 +652,8 @@ def _sums(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -
         inputs, nodes = list[str](), list[Node]()
         for read in unit.inputs:
             inner = done.get(read)
-            if (
-                unit.kind in COMMUTATIVE
-                and inner is not None
-                and inner.kind == unit.kind
-                and counts[read] == 1
-            ):
+            is_same_op = inner is not None and inner.kind == unit.kind and unit.kind in COMMUTATIVE
+            if inner is not None and is_same_op and counts[read] == 1:
                 inputs += inner.inputs
                 nodes += inner.nodes
                 del done[read]
@@ -629,21 +664,18 @@ def _sums(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -
 
 
 def _joins(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
-    """Return the units with each concat that reads concats along the same axis as one concat of all that
-    these read, whoever else reads them. `outputs` and `known` are unused, because every step takes the same
-    arguments.
+    """Return the units with concats of concats along the same axis as one concat of all that they join,
+    whoever else reads the inner ones.
     """
     done: _Units = {}
     for path, unit in units.items():
-        parts = [done.get(read) for read in unit.inputs]
-        inputs = tuple(
-            each
-            for read, part in zip(unit.inputs, parts, strict=True)
-            for each in (
-                part.inputs
-                if part is not None and (part.kind, part.says) == (unit.kind, unit.says)
-                else (read,)
-            )
-        )
-        done[path] = replace(unit, inputs=inputs) if unit.kind == "concat" else unit
+        done[path] = unit
+        if unit.kind != "concat":
+            continue
+        inputs = list[str]()
+        for read in unit.inputs:
+            inner = done.get(read)
+            is_same_concat = inner is not None and (inner.kind, inner.says) == (unit.kind, unit.says)
+            inputs += inner.inputs if inner is not None and is_same_concat else [read]
+        done[path] = replace(unit, inputs=tuple(inputs))
     return done

@@ -33,8 +33,8 @@ Outputs: TypeAlias = Callable[[Array], Sequence[Array]]
 def outputs_only(
     sides: Sequence[Side], opened: Sequence[Opened | None], size: KnownSize
 ) -> tuple[Distance | None, str | None]:
-    """Return how far apart the outputs of two models are, the worst of several ranges of images, and None; or
-    None and why that is not known.
+    """Run two models on images and return how far apart their outputs are, the worst of several ranges of
+    images, and None; or None and the reason why that is not known.
 
     Args:
         opened: the models whose graph can be read.
@@ -44,16 +44,17 @@ def outputs_only(
     worst: Distance | None = None
     try:
         runs = [_outputs(side, each) for side, each in zip(sides, opened, strict=True)]
-        for taken in FALLBACKS:
-            images = make_images(size, _IMAGES, channels, taken)
-            one, other = (run(images.astype(np.float32)) for run in runs)
-            if [value.size for value in one] != [value.size for value in other]:
-                said = [
-                    ", ".join("x".join(map(str, value.shape)) for value in values) for values in (one, other)
+        for value_range in FALLBACKS:
+            images = make_images(size, _IMAGES, channels, value_range)
+            outputs_a, outputs_b = (run(images.astype(np.float32)) for run in runs)
+            if [value.size for value in outputs_a] != [value.size for value in outputs_b]:
+                shapes = [
+                    ", ".join("x".join(map(str, value.shape)) for value in values)
+                    for values in (outputs_a, outputs_b)
                 ]
-                return None, f"A gives {said[0]}, B {said[1]}"
-            for mine, its in zip(one, other, strict=True):
-                apart = distance(mine, its.reshape(mine.shape))
+                return None, f"A gives {shapes[0]}, B {shapes[1]}"
+            for value_a, value_b in zip(outputs_a, outputs_b, strict=True):
+                apart = distance(value_a, value_b.reshape(value_a.shape))
                 # not `>`, because NaN is the worst
                 worst = apart if worst is None or not apart.rel_l2 <= worst.rel_l2 else worst
     except PorterError as error:
@@ -78,6 +79,7 @@ def _outputs(side: Side, opened: Opened | None) -> Outputs:
 
 
 def _of_model(model: Any, name: str, batch: Array) -> Sequence[Array]:
+    """Return the outputs of a copy of a user's model for images, in float32."""
     framework = get_given_models(str(framework_of(model)))
     with running_model(name):
         made, _ = framework.prepare(lambda: deepcopy(model), batch, None, "float32", "float32")

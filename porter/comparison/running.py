@@ -28,17 +28,19 @@ _DRAWS, _IMAGES = 2, 2
 
 @dataclass(frozen=True)
 class _Wire:
-    """A value that a pair reads: its path in each form."""
+    """A value that both units of a pair read: its path in each model's form."""
 
-    mine: str
-    its: str
+    path_a: str
+    path_b: str
 
 
 def builds(pairing: Pairing) -> tuple[OwnBuild, OwnBuild]:
-    """Return the graphs of two forms, as models that are run."""
+    """Return porter's builds of the two models' graphs, which can be run."""
     destination = get_destination(IN)
-    one, other = (OwnBuild(destination, form.graph, form.tensors) for form in (pairing.one, pairing.other))
-    return one, other
+    model_a, model_b = (
+        OwnBuild(destination, form.graph, form.tensors) for form in (pairing.form_a, pairing.form_b)
+    )
+    return model_a, model_b
 
 
 def on_the_same(
@@ -49,35 +51,38 @@ def on_the_same(
     out.
     """
     rng = np.random.default_rng()
-    left = {pair: wires for pair in pairs if (wires := _wires(pairing, *pair)) is not None}
-    found = dict[tuple[str, str], float]()
-    # A value can have one draw at a time: pairs that want it to be two wait for the next turn.
-    while left:
-        given = dict[str, str]()
-        now = list[tuple[str, str]]()
-        for pair, wires in left.items():
-            wanted = {wire.its: wire.mine for wire in wires}
-            if all(given.get(its, mine) == mine for its, mine in wanted.items()):
-                given |= wanted
-                now.append(pair)
-        found |= _run(pairing, models, size, now, given, rng)
-        left = {pair: wires for pair, wires in left.items() if pair not in now}
-    return found
+    waiting = {pair: wires for pair in pairs if (wires := _wires(pairing, *pair)) is not None}
+    distances = dict[tuple[str, str], float]()
+    # A value of B can have the draw of one value of A at a time: a pair that needs another one waits for the
+    # next turn.
+    while waiting:
+        partners = dict[str, str]()
+        run_now = list[tuple[str, str]]()
+        for pair, wires in waiting.items():
+            needed = {wire.path_b: wire.path_a for wire in wires}
+            if all(partners.get(path_b, path_a) == path_a for path_b, path_a in needed.items()):
+                partners |= needed
+                run_now.append(pair)
+        distances |= _run(pairing, models, size, run_now, partners, rng)
+        waiting = {pair: wires for pair, wires in waiting.items() if pair not in run_now}
+    return distances
 
 
-def _wires(pairing: Pairing, mine: str, its: str) -> tuple[_Wire, ...] | None:
-    """Return the values that two units read, one for the other; None where they are of other numbers or
-    sizes.
+def _wires(pairing: Pairing, path_a: str, path_b: str) -> tuple[_Wire, ...] | None:
+    """Return the values that two units read, each of A's with that of B's which is given the same numbers;
+    None if the units cannot be run on the same numbers, because they read or give values of other sizes.
     """
-    one, other = pairing.one.units[mine], pairing.other.units[its]
-    read = [*other.inputs]
-    if len(one.inputs) != len(read) or _reads_joined(one) or _reads_joined(other):
+    form_a, form_b = pairing.form_a, pairing.form_b
+    unit_a, unit_b = form_a.units[path_a], form_b.units[path_b]
+    inputs_b = [*unit_b.inputs]
+    if len(unit_a.inputs) != len(inputs_b) or _reads_joined(unit_a) or _reads_joined(unit_b):
         return None
-    if one.kind in COMMUTATIVE:
-        read = _as_in(one, read, {**pairing.inputs, **pairing.pairs})
-    wires = tuple(_Wire(*each) for each in zip(one.inputs, read, strict=True))
-    fits = all(_count(pairing.one, wire.mine) == _count(pairing.other, wire.its) for wire in wires)
-    return wires if fits and _count(pairing.one, mine) == _count(pairing.other, its) else None
+    if unit_a.kind in COMMUTATIVE:
+        inputs_b = _as_in(unit_a, inputs_b, {**pairing.inputs, **pairing.pairs})
+    wires = tuple(_Wire(*paths) for paths in zip(unit_a.inputs, inputs_b, strict=True))
+    values = [*wires, _Wire(path_a, path_b)]
+    fits = all(_count(form_a, value.path_a) == _count(form_b, value.path_b) for value in values)
+    return wires if fits else None
 
 
 def _reads_joined(unit: Unit) -> bool:
@@ -85,35 +90,37 @@ def _reads_joined(unit: Unit) -> bool:
     return unit.kind == "concat" and len(unit.inputs) != len(unit.nodes[-1].inputs)
 
 
-def _as_in(one: Unit, read: list[str], pairs: Mapping[str, str]) -> list[str]:
-    """Return the values that a unit reads, where their order does not matter, in the order of their pairs in
-    the first unit. Those without a pair fill the places that are left.
+def _as_in(unit_a: Unit, inputs_b: list[str], pairs: Mapping[str, str]) -> list[str]:
+    """Return what a unit of B reads in the order of A's unit, for ops such as add, where the order does not
+    matter: each next to its pair. Those without a pair fill the places that are left.
 
     Args:
-        one: the unit whose inputs give the order.
-        read: what the unit of the other form reads.
-        pairs: by the first form's path, the second's.
+        unit_a: the unit whose inputs give the order.
+        inputs_b: what the unit of B reads.
+        pairs: A's path to B's.
     """
-    left = [*read]
-    placed: list[str | None] = []
-    for path in one.inputs:
-        wanted = pairs.get(path, path)
-        placed.append(wanted if wanted in left else None)
-        if wanted in left:
-            left.remove(wanted)
-    return [each if each is not None else left.pop(0) for each in placed]
+    unplaced = [*inputs_b]
+    ordered: list[str | None] = []
+    for path_a in unit_a.inputs:
+        partner = pairs.get(path_a, path_a)
+        if partner in unplaced:
+            unplaced.remove(partner)
+            ordered.append(partner)
+        else:
+            ordered.append(None)
+    return [path if path is not None else unplaced.pop(0) for path in ordered]
 
 
 def _count(form: NormalForm, path: str) -> int:
     """Return how many numbers a value has; of a unit that is a part of a layer, those of its rows."""
     unit = form.units.get(path)
     shape = form.shapes[_value(form, path)]
+    count = math.prod(size or 1 for size in shape)
     if unit is None or unit.rows is None:
-        return math.prod(size or 1 for size in shape)
-    rows = unit.rows
-    return (
-        math.prod(size or 1 for size in shape) // (shape[-1] or 1) * len(range(*rows.indices(shape[-1] or 1)))
-    )
+        return count
+    channels = shape[-1] or 1
+    kept_channels = len(range(*unit.rows.indices(channels)))
+    return count // channels * kept_channels
 
 
 def _value(form: NormalForm, path: str) -> str:
@@ -129,52 +136,61 @@ def _run(
     models: tuple[OwnBuild, OwnBuild],
     size: KnownSize,
     pairs: list[tuple[str, str]],
-    given: Mapping[str, str],
+    partners: Mapping[str, str],
     rng: np.random.Generator,
 ) -> dict[tuple[str, str], float]:
-    """Return the distances of pairs, where each value of the second form is given the same draw as its
-    partner in the first.
+    """Return how far apart the values of pairs are (relative L2), where all that they read is given random
+    numbers: each value in B the same draw as its partner in A.
 
     Args:
-        given: by what is read in the second form, what is read in the first.
+        partners: by the path of what is read in B, that of what is read in A.
     """
-    one, other = pairing.one, pairing.other
+    form_a, form_b = pairing.form_a, pairing.form_b
+    # What reads a value says which numbers are drawn for it.
     readers: dict[str, list[Node]] = {}
-    for its, mine in given.items():
-        found = [unit.nodes[0] for unit in one.units.values() if mine in unit.inputs]
-        readers.setdefault(mine, []).extend(
-            found + [unit.nodes[0] for unit in other.units.values() if its in unit.inputs]
-        )
-    shared = nonnegative_paths(one.graph)
-    theirs = nonnegative_paths(other.graph)
-    nonnegative = {mine for its, mine in given.items() if mine in shared and its in theirs}
+    for path_b, path_a in partners.items():
+        readers_a = [unit.nodes[0] for unit in form_a.units.values() if path_a in unit.inputs]
+        readers_b = [unit.nodes[0] for unit in form_b.units.values() if path_b in unit.inputs]
+        readers.setdefault(path_a, []).extend(readers_a + readers_b)
+    nonnegative_a = nonnegative_paths(form_a.graph)
+    nonnegative_b = nonnegative_paths(form_b.graph)
+    nonnegative = {
+        path_a for path_b, path_a in partners.items() if path_a in nonnegative_a and path_b in nonnegative_b
+    }
     draws = Draws(rng, nonnegative, (), {node.path for nodes in readers.values() for node in nodes}, readers)
-    drawn = dict[str, Array]()
-    for mine in dict.fromkeys(given.values()):
-        shape = (_DRAWS, *(each or 1 for each in one.shapes[_value(one, mine)]))
-        drawn[mine] = draws.of(
-            mine, (_DRAWS, _count(one, mine)) if _count(one, mine) * _DRAWS != math.prod(shape) else shape
-        )
-    theirs_drawn = {its: drawn[mine] for its, mine in given.items()}
+    drawn_a = dict[str, Array]()
+    shapes = {path: tuple(size or 1 for size in shape) for path, shape in form_a.shapes.items()}
+    for path_a in dict.fromkeys(partners.values()):
+        shape: tuple[int, ...] = (_DRAWS, *shapes[_value(form_a, path_a)])
+        count = _count(form_a, path_a)
+        # a part of a layer's channels, which has no shape of its own
+        if count * _DRAWS != math.prod(shape):
+            shape = (_DRAWS, count)
+        drawn_a[path_a] = draws.of(path_a, shape)
+    drawn_b = {path_b: drawn_a[path_a] for path_b, path_a in partners.items()}
     distances = dict[tuple[str, str], float]()
-    shapes = {path: tuple(each or 1 for each in shape) for path, shape in one.shapes.items()}
-    for part in in_parts(one.graph, shapes, 2 * _DRAWS):
-        now = [pair for pair in pairs if _value(one, pair[0]) in part]
-        if not now:
+    # Values are shown in parts, so that they fit into memory.
+    for part in in_parts(form_a.graph, shapes, 2 * _DRAWS):
+        shown = [pair for pair in pairs if _value(form_a, pair[0]) in part]
+        if not shown:
             continue
-        firsts = _values(one, models[0], [pair[0] for pair in now], drawn, size)
-        seconds = _values(other, models[1], [pair[1] for pair in now], theirs_drawn, size)
-        distances |= {pair: farthest_draw(firsts[pair[0]], seconds[pair[1]]).rel_l2 for pair in now}
+        values_a = _values(form_a, models[0], [path_a for path_a, _ in shown], drawn_a, size)
+        values_b = _values(form_b, models[1], [path_b for _, path_b in shown], drawn_b, size)
+        distances |= {
+            (path_a, path_b): farthest_draw(values_a[path_a], values_b[path_b]).rel_l2
+            for path_a, path_b in shown
+        }
     return distances
 
 
 def _values(
     form: NormalForm, model: OwnBuild, paths: list[str], drawn: Mapping[str, Array], size: KnownSize
 ) -> dict[str, Array]:
-    """Return the values of units of one form, N x numbers, where others are given draws.
+    """Return the values of units of one form, each N x numbers, when some values of the graph are replaced
+    by random draws.
 
     Args:
-        drawn: what each path is given.
+        drawn: by path, the numbers of a value that is replaced.
         size: rows and columns of the input.
         paths: of the units that are wanted.
     """
@@ -183,7 +199,8 @@ def _values(
     cut = dict[str, Array]()
     for path, numbers in drawn.items():
         if path in form.graph.inputs:
-            batch = numbers.reshape(batch.shape) if path == INPUT and numbers.size == batch.size else batch
+            if path == INPUT and numbers.size == batch.size:
+                batch = numbers.reshape(batch.shape)
             continue
         value = _value(form, path)
         shape = (_DRAWS, *(each or 1 for each in form.shapes[value]))
@@ -192,14 +209,15 @@ def _values(
             cut[value] = numbers.reshape(shape)
         else:
             cut.setdefault(value, np.zeros(shape))[..., rows] = numbers.reshape(*shape[:-1], -1)
+    # the taps: the values that the model shows
     taps = [*dict.fromkeys((*(_value(form, path) for path in paths), *cut))]
-    values = model.run_cut(batch, taps, cut)
-    found = dict[str, Array]()
+    shown = model.run_cut(batch, taps, cut)
+    values = dict[str, Array]()
     for path in paths:
-        shown = values[_value(form, path)]
-        part = form.units[path].rows
-        found[path] = (shown if part is None else shown[..., part]).reshape(len(shown), -1)
-    return found
+        numbers = shown[_value(form, path)]
+        rows = form.units[path].rows
+        values[path] = (numbers if rows is None else numbers[..., rows]).reshape(len(numbers), -1)
+    return values
 
 
 def outputs_apart(
@@ -208,18 +226,18 @@ def outputs_apart(
     """Return how far apart the outputs of both models are on images, the worst of several ranges and sizes;
     None where they take other channels, or give outputs of other numbers or sizes.
     """
-    one, other = pairing.one, pairing.other
-    if one.graph.channels != other.graph.channels or len(one.outputs) != len(other.outputs):
+    form_a, form_b = pairing.form_a, pairing.form_b
+    if form_a.graph.channels != form_b.graph.channels or len(form_a.outputs) != len(form_b.outputs):
         return None
     worst: Distance | None = None
-    for taken, size in product(FALLBACKS, sizes):
-        images = make_images(size, _IMAGES, one.graph.channels, taken)
+    for value_range, size in product(FALLBACKS, sizes):
+        images = make_images(size, _IMAGES, form_a.graph.channels, value_range)
         values = [model.run(images, "float64", model.graph.outputs) for model in models]
-        for mine, its in zip(one.graph.outputs, other.graph.outputs, strict=True):
-            first, second = values[0][mine], values[1][its]
-            if first.size != second.size:
+        for path_a, path_b in zip(form_a.graph.outputs, form_b.graph.outputs, strict=True):
+            output_a, output_b = values[0][path_a], values[1][path_b]
+            if output_a.size != output_b.size:
                 return None
-            apart = distance(first, second.reshape(first.shape))
+            apart = distance(output_a, output_b.reshape(output_a.shape))
             # not `>`, because NaN is the worst
             worst = apart if worst is None or not apart.rel_l2 <= worst.rel_l2 else worst
     return worst

@@ -60,9 +60,11 @@ def drawn(
         texts.setdefault(each.pair, []).append(f"{each.kind}: {each.text}")
     rows = [_row("th", ("A", "B", "kind", "apart for the same numbers", "difference"))]
     for layer in layers:
-        said = "; ".join(texts.get(layer.pair, ()))
+        difference = "; ".join(texts.get(layer.pair, ()))
         apart = "" if layer.apart is None else f"{layer.apart:.1e}"
-        rows.append(_row("td", (layer.a or "", layer.b or "", layer.kind, apart, said), bool(said)))
+        rows.append(
+            _row("td", (layer.a or "", layer.b or "", layer.kind, apart, difference), bool(difference))
+        )
     listed = (*(f"{each.kind}: {each.text}" for each in differences), *further)
     return str(
         Markup("<div><p>A: <code>{}</code>, B: <code>{}</code></p>").format(*names)
@@ -78,6 +80,7 @@ def page_of(names: tuple[str, str], body: str) -> str:
 
 
 def _row(tag: str, cells: Sequence[str], marked: bool = False) -> Markup:
+    """Return a row of a table, `<tr>`, with its texts in cells of `tag` (td or th), coloured if `marked`."""
     style = Markup(' style="background:#ffebe9"' if marked else "")
     cell = Markup(f"<{tag}>{{}}</{tag}>")
     return Markup("<tr{}>{}</tr>").format(style, Markup("").join(map(cell.format, cells)))

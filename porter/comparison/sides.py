@@ -76,8 +76,8 @@ class Side:
 
 
 def layer_names(opened: Opened) -> Mapping[str, str]:
-    """Return what a model itself calls the nodes of its graph, by path; none where a recipe names them.
-    Modules of torch have names such as `blocks.0.conv`, of which a graph makes words.
+    """Return what a model itself calls the nodes of its graph, by path; an empty mapping where a recipe
+    names them. The graph writes torch's `blocks.0.conv` as `blocks/layer_0/conv`; here it is torch's again.
     """
     names = opened.facts.names
     if opened.file.format != _TORCH_EXPORT:
@@ -140,8 +140,8 @@ def side_of(given: str | PathLike[str] | Model, example: ExampleInputs | None, w
         return Side(text, InMemory(model_of_code(Path(code["file"]), code["name"]), example))
     path = Path(text)
     if repository_of(path) is None and not is_there(path):
-        near = hint(path.name, [each.name for each in path.parent.glob("*")])
-        raise UsageError("there is no such file", where=text, next=near)
+        next_step = hint(path.name, [each.name for each in path.parent.glob("*")])
+        raise UsageError("there is no such file", where=text, next=next_step)
     if path.suffix == ".py":
         raise UsageError(
             "code needs the name of what makes its model", where=text, next=f"write {text}:CALLABLE"

@@ -59,14 +59,14 @@ def with_advice(
 
 
 def _opens_with_setting(candidate: Candidate, known: KnownOrigin, wishes: Wishes, setting: str) -> bool:
-    """Return whether the file opens with this setting of `--map` in place of those for its node: the layers
-    beside a head can make it fail.
+    """Return whether the file opens with a setting of `--map`, such as `classifier.4=head/logits`, in place
+    of those that the user gave for the same node: the layers beside a head can make it fail.
     """
     node = setting.rpartition("=")[2]
     # A node has one setting: those of the same node are replaced.
-    others = (given for given in wishes.map if given.rpartition("=")[2] != node)
+    kept_settings = (wished for wished in wishes.map if wished.rpartition("=")[2] != node)
     try:
-        open_with_origin(candidate, known, replace(wishes, map=(*others, setting)))
+        open_with_origin(candidate, known, replace(wishes, map=(*kept_settings, setting)))
     except PorterError:
         return False
     return True
@@ -86,12 +86,14 @@ def _line_by_own_graph(candidate: Candidate) -> str | None:
 
 def _next_step(error: MappingError, candidate: Candidate) -> str | None:
     """Return the error's own advice, unless the file looks like another variant or zoo than was asked for:
-    then the command for that one.
+    then the command for that one. Return None if there is nothing to advise.
     """
     member, checkpoint, recipes = candidate.member, candidate.checkpoint, candidate.member.recipe.path.parent
     matches = rank(checkpoint, recipes).matches
+    # the variants with the best score, if it is a good one; several may share it
     likely = [match for match in matches if match.score == matches[0].score >= LIKELY]
-    if any(match.member.is_a == member.is_a for match in likely) or (error.maps and not likely):
+    is_as_asked = any(match.member.is_a == member.is_a for match in likely)
+    if is_as_asked or (error.maps and not likely):
         return error.next or _line_by_own_graph(candidate)
     if not likely:
         return _line_by_own_graph(candidate) or advice_without_recipe(checkpoint)
@@ -107,10 +109,11 @@ def error_without_graph(
     the file names a network that no recipe has, return that error.
     """
     advice = advice_without_recipe(checkpoint)
-    opened, problems = likeliest.opened, (problem for _, problem in likeliest.problems)
-    stated_network = next((problem for problem in problems if isinstance(problem, UsageError)), None)
-    if opened is None and stated_network is not None:  # it says which network it is, which no recipe has
-        return stated_network
+    opened = likeliest.opened
+    usage_errors = [problem for _, problem in likeliest.problems if isinstance(problem, UsageError)]
+    if opened is None and usage_errors:
+        # It says which network is stated, which no recipe has.
+        return usage_errors[0]
     if opened is not None and opened.member is not None:
         advice = convert_command(opened.member, FRAMEWORK, checkpoint.path, recipes)
         if opened.facts.twins and opened.facts.origin is None:
@@ -120,8 +123,8 @@ def error_without_graph(
             )
     if ports := find_ports_beside(checkpoint):
         advice = ", or ".join(line_for_trained(port, checkpoint) for port in ports)
-    others = [note for note in checkpoint.notes if note != checkpoint.unread]
-    notes = f" ({'; '.join(others)})" if others else ""
+    other_notes = [note for note in checkpoint.notes if note != checkpoint.unread]
+    notes = f" ({'; '.join(other_notes)})" if other_notes else ""
     content = f"is {checkpoint.unread}" if checkpoint.unread else "holds tensors and no graph"
     message = f"this file {content}{notes}, so a recipe has to say what its tensors are"
     return UsageError(message, where=str(checkpoint.path), next=advice)

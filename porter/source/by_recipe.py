@@ -50,17 +50,20 @@ def open_with_origin(candidate: Candidate, known: KnownOrigin, wishes: Wishes) -
 
 
 def open_candidate(candidate: Candidate, wishes: Wishes = NONE, origin: Origin | None = None) -> Opened:
-    """Open a file as a variant of a zoo, or of the zoo that publishes this very file.
+    """Open a file as a variant of a zoo: fit its tensors to the recipe's graph, and state what the recipe
+    and the file say of it. If a zoo publishes this very file, its protocol, labels and figures are taken,
+    though another zoo was asked for.
 
     Raises:
         UsageError: options of the recipe are wished that the file itself states.
-        MappingError: file and graph do not cover each other; `maps` has settings of `--map` that would settle
-            it.
+        MappingError: file and graph do not cover each other; `maps` has settings of `--map` that would
+            settle it.
     """
     member, checkpoint = candidate.member, candidate.checkpoint
     publisher = candidate.publisher
     if publisher not in (None, member) and publisher.is_a not in candidate.equals:
-        publisher = None  # the user insists on a twin of it
+        # The user insists on a zoo whose model takes the same tensors and computes something else.
+        publisher = None
     other_zoo_warnings = _other_zoo_warning(publisher, member)
     member = publisher or member
     zoo = member.zoo
@@ -108,8 +111,8 @@ def open_candidate(candidate: Candidate, wishes: Wishes = NONE, origin: Origin |
 
 
 def _fit(candidate: Candidate, wishes: Wishes) -> Fit:
-    """Return the fit, which has the file's tensor of each node: by the file's graph where it carries one,
-    otherwise by names. Settings of `--map` come first.
+    """Return the fit of the file to the variant: which of its tensors belongs to which node. It is found by
+    the file's graph where it carries one, otherwise by names. Settings of `--map` come first.
     """
     candidate = candidate.with_map(wishes.map)
     if candidate.checkpoint.graph is None:
@@ -137,12 +140,14 @@ def _assumptions(checkpoint: Checkpoint, fit: Fit, zoo: Zoo) -> tuple[str, ...]:
 
 
 def _assumed_scaling(checkpoint: Checkpoint, fit: Fit) -> tuple[str, ...]:
-    """Return one line for the layers that scale the input inside the model: a file of weights does not say
-    what they compute. The layers that the zoo's own model has need no line; Keras may have numbered them.
+    """Return one line if the file names layers that scale the input inside the model, such as Keras's
+    `rescaling`, and that the zoo's own model lacks: a file of weights does not say what they compute, so
+    they are left out. Return an empty tuple otherwise.
     """
     zoo_layers, scaling = set(fit.reference_taps.values()), checkpoint.scaling
     # Keras appends a number to a second layer of one name in a process: rescaling_1.
     stems = {name: re.sub(r"_\d+$", "", name) for name in scaling}
+    # The zoo's rescaling is this rescaling_1, if the file has none without a number.
     renumbered = {stem: name for name, stem in stems.items() if stem in zoo_layers and stem not in scaling}
     foreign = [name for name in scaling if name not in zoo_layers and renumbered.get(stems[name]) != name]
     if not foreign:

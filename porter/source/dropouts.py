@@ -22,21 +22,21 @@ _DROPS_MAPS: Mapping[str, bool] = {
 
 
 def with_dropouts(opened: Opened) -> Opened:
-    """Return the source with its dropouts in the graph, which compute nothing outside of training. Dropouts
-    that cannot be placed stay in `left_out`, and a warning names each of them; one warning says that the file
-    has no dropout at all.
+    """Return the source with its dropouts in the graph, for `--keep-dropout`; they compute nothing outside
+    of training. Dropouts that cannot be placed stay in `left_out`, and a warning names each of them; one
+    warning says that the file has no dropout at all.
     """
     graph = opened.graph
     names = dict(opened.facts.names)
-    left = list[LeftOut]()
+    still_left_out = list[LeftOut]()
     warnings: list[str] = []
     for layer in opened.facts.left_out:
         problem = _problem(graph, layer)
         if problem is not None or layer.kind not in _DROPS_MAPS or layer.rate is None or layer.after is None:
-            left.append(layer)
+            still_left_out.append(layer)
             if problem:
-                words = f"{layer.words} '{layer.name}' is left out all the same: {problem}"
-                warnings.append(f"{KEEP_DROPOUT}: {words}")
+                warning = f"{layer.words} '{layer.name}' is left out all the same: {problem}"
+                warnings.append(f"{KEEP_DROPOUT}: {warning}")
             continue
         path = _unused_path(graph, layer.after)
         graph = _insert_after(
@@ -46,7 +46,7 @@ def with_dropouts(opened: Opened) -> Opened:
             names[path] = layer.name
     if not opened.facts.left_out:
         warnings.append(f"{KEEP_DROPOUT}: {opened.file.file} shows no dropout")
-    facts = opened.stating(left_out=tuple(left), names=names)
+    facts = opened.stating(left_out=tuple(still_left_out), names=names)
     return replace(opened, graph=graph, facts=facts, warnings=(*opened.warnings, *warnings))
 
 
@@ -55,8 +55,9 @@ def has_dropouts(graph: Graph) -> bool:
 
 
 def _problem(graph: Graph, layer: LeftOut) -> str | None:
-    """Return why a layer cannot be placed, in words; None if it can be placed, or if porter never places its
-    kind.
+    """Return why a layer that acts in training only cannot be put into the graph, in words for a warning.
+    Return None if it can be, and also if porter never places its kind, such as noise: then nothing is warned
+    of.
     """
     if layer.kind not in _DROPS_MAPS or layer.rate is None:
         # StochasticDepth is a dropout too; what else acts in training only has no place in a port.
@@ -83,13 +84,13 @@ def _unused_path(graph: Graph, after: str) -> str:
 
 
 def _insert_after(graph: Graph, after: str, added: Node) -> Graph:
-    """Return the graph with a node after another, or after the input; whatever read that reads the new node
-    instead. The outputs of the graph stay.
+    """Return the graph with the node `added` after the node (or input) `after`: all that read `after` read
+    the new node instead. The outputs of the graph stay.
     """
     nodes = [
         replace(node, inputs=tuple(added.path if path == after else path for path in node.inputs))
         for node in graph.nodes
     ]
-    # 0 after the input: the node comes first.
+    # The place in the order of nodes: behind `after`, or 0 if that is the input.
     position = next((position for position, node in enumerate(nodes, 1) if node.path == after), 0)
     return replace(graph, nodes=(*nodes[:position], added, *nodes[position:]))

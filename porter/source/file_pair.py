@@ -20,14 +20,15 @@ def record_pair(opened: Opened, pair: FilePair) -> SourceFile:
     """
     assert opened.fitted is not None
     checkpoint, graph = opened.fitted.checkpoint, pair.graph.path
-    formats = [recognise(path).name for path in (graph, pair.weights)]
-    graph_file = GraphFile(file=graph.name, format=formats[0], sha256=checkpoint.digests[graph]["sha256"])
+    graph_file = GraphFile(
+        file=graph.name, format=recognise(graph).name, sha256=checkpoint.digests[graph]["sha256"]
+    )
     notes = tuple(
         f"the graph is that of {graph.name}" if note == OWN_GRAPH else note for note in opened.file.notes
     )
     changed = {
         "file": pair.weights.name,
-        "format": formats[1],
+        "format": recognise(pair.weights).name,
         "sha256": digest_of(checkpoint, pair.weights),
         "graph": graph_file,
     }
@@ -35,8 +36,9 @@ def record_pair(opened: Opened, pair: FilePair) -> SourceFile:
 
 
 def digest_of(checkpoint: Checkpoint, weights: Path) -> str:
-    """Return the sha256 of the file of tensors. A checkpoint of TensorFlow's is several files, which begin
-    with its name: their common digest.
+    """Return the sha256 of the file of tensors, as port.json records it. A checkpoint of TensorFlow's is
+    several files whose names begin alike (`model.index`, `model.data-00000-of-00001`): for these, the digest
+    that they have together.
     """
     name = weights.name.removesuffix(".index")
     own_digests = {

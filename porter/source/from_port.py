@@ -84,6 +84,7 @@ def expect_wishes_of_port(port: StoredPort, wishes: Wishes) -> None:
     taken_off = port.record.activation if wishes.keep_activation else None
     if wishes.map or wishes.outputs or taken_off:
         option = str(OUTPUTS if wishes.outputs else KEEP_ACTIVATION)
+        # The mapping is named first, if several of them are asked for.
         if wishes.map:
             option = str(MAP)
         reason = (
@@ -95,16 +96,16 @@ def expect_wishes_of_port(port: StoredPort, wishes: Wishes) -> None:
         raise UsageError(reason, where=option, next=next)
 
 
-def convert_model_file(port: StoredPort, said: Callable[..., str] = CONVERT.advise) -> str:
-    """Return the command that ports the file of a port's model. A file that may state no size gets the port's
-    own.
+def convert_model_file(port: StoredPort, write_command: Callable[..., str] = CONVERT.advise) -> str:
+    """Return the command that ports the model's file of a port, such as its .onnx, instead of the port: that
+    file is all that a converted port has. A file that may state no size gets the port's own.
 
     Args:
-        said: writes the command: CONVERT.advise inside a sentence, CONVERT.line if it is printed to be typed.
+        write_command: CONVERT.advise inside a sentence, CONVERT.line if the command is printed to be typed.
     """
     record, file = port.record, port.folder / port.destination.MODEL_FILE
     size = size_text(record.input.native_size) if record.input.size is None else None
-    return said(subject=file, to=other_than(record.framework), input_size=size)
+    return write_command(subject=file, to=other_than(record.framework), input_size=size)
 
 
 def find_member_of(record: Record, recipes: Path | None) -> Member | None:

@@ -47,8 +47,8 @@ class Repository:
 
 
 def repository_of(path: Path) -> Repository | None:
-    """Return the repository that a path names; None for every other path. A path has one slash where two were
-    typed.
+    """Return the repository that a path names, such as `hf://timm/resnet18@main`; None for every other path.
+    A `Path` has one slash where two were typed.
 
     Raises:
         UsageError: it begins with `hf:` and names none.
@@ -108,6 +108,7 @@ def fetch_repository(repository: Repository) -> Path:
         if weights.name.endswith((INDEX, BACKBONE_INDEX)):
             for shard in read_index(weights):
                 source.fetch_listed(shard)
+        # keras-hub keeps the head in files beside those of the backbone.
         if weights.name in (BACKBONE_WEIGHTS, BACKBONE_INDEX):
             for name in (TASK_FILE, TASK_WEIGHTS, CONVERTER_FILE):
                 source.fetch(name)
@@ -149,8 +150,9 @@ class _Source:
         errors = import_module("huggingface_hub.errors")
         owned, revision = self.repository.owner_and_name, self.repository.revision
         # It gives a path, None if nothing is known, or an object that says that the commit has no such file.
-        if not isinstance(self.library.try_to_load_from_cache(owned, name, revision=revision), str | None):
-            return None  # the cache knows that this commit has none
+        cached = self.library.try_to_load_from_cache(owned, name, revision=revision)
+        if not isinstance(cached, str | None):
+            return None
         try:
             return Path(
                 self.library.hf_hub_download(

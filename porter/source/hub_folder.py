@@ -54,9 +54,9 @@ def files_of_weights(folder: Path) -> list[Path]:
 
 
 def read_sidecars(weights: Path) -> Sidecars:
-    """Return the files of JSON beside a file of weights that are about it, see Checkpoint.beside. They are if
-    the Hub gave the file its name, or if it is the only file of weights there. Otherwise return none: the
-    JSON may be about another file.
+    """Return the files of JSON beside a file of weights that are about it (Checkpoint.beside): where the
+    weights have a name that the Hub gives, or are the only file of weights there. Otherwise return an empty
+    mapping: the JSON may be about another file.
     """
     if weights.name not in WEIGHTS and files_of_weights(weights.parent) != [weights]:
         return {}

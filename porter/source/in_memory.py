@@ -50,15 +50,15 @@ class Exported:
     saved: Saved
 
     def as_model(self, opened: Opened) -> Opened:
-        """Return a source that was opened from the checkpoint, as the source that the model in memory is:
-        with the model's name and notes, and the model itself to compare with.
+        """Return `opened`, a source that was opened from the checkpoint, as the source that the model in
+        memory is: with the model's name and notes, and the model itself to compare with.
         """
         saved = self.saved
         notes = (IN_MEMORY, *(note for note in opened.file.notes if note != OWN_GRAPH))
-        otherwise = "give an example of another size" if saved.size else "give a model that takes another"
+        next_step = "give an example of another size" if saved.size else "give a model that takes another"
         return replace(
             opened,
-            sizes=replace(opened.sizes, otherwise=otherwise),
+            sizes=replace(opened.sizes, otherwise=next_step),
             file=opened.file.model_copy(update={"file": saved.name, "notes": notes}),
             in_memory=saved,
         )
@@ -82,11 +82,14 @@ def save_and_read(
     with TemporaryDirectory(prefix="porter-") as folder:
         saved = save_model(model, Path(folder), example, size)
         checkpoint = _read(saved, outputs, size)
+        # While porter lacks an op, save the model with more of its shapes fixed.
         fixed = saved
         while (checkpoint.graph is None or checkpoint.graph.foreign) and fixed.save_fixed is not None:
             fixed = fixed.save_fixed()
             read_again = _read(fixed, outputs, size)
-            if read_again.graph is not None and (checkpoint.graph is None or not read_again.graph.foreign):
+            if read_again.graph is None:
+                continue
+            if checkpoint.graph is None or not read_again.graph.foreign:
                 checkpoint, saved = read_again, fixed
     if checkpoint.graph is None:
         raise UsageError(
@@ -127,7 +130,7 @@ def _read(saved: Saved, outputs: Sequence[str], size: Size | None) -> Checkpoint
 
 
 def naming_model(error: PorterError, saved: Saved) -> PorterError:
-    """Return an error about the file of a model, which names the model instead."""
+    """Change an error about the temporary file of a model so that it names the model, and return it."""
     error.where = error.where and error.where.replace(str(saved.path), saved.name)
     return error
 

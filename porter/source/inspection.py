@@ -186,14 +186,13 @@ def _inspect_file(
         if commands or match.score >= LIKELY:
             # What is about the whole file has the commands as its next step.
             message = problem.message if problem.where == str(checkpoint.path) else str(problem)
+            advice = None if commands else how_to_save_graph(checkpoint)
             return Inspection(
                 checkpoint,
                 match=match,
                 size=_size(checkpoint, match),
                 origin=origin_of(match.candidate).origin,
-                problem=message
-                if commands
-                else "; ".join(filter(None, (message, how_to_save_graph(checkpoint)))),
+                problem=f"{message}; {advice}" if advice else message,
                 commands=commands,
             )
     return replace(_or_trained_port(unmatched), origin=stated_origin(checkpoint))
@@ -244,7 +243,9 @@ def _or_trained_port(unmatched: Inspection) -> Inspection:
     names them, with none it says how to open the file.
     """
     checkpoint = unmatched.checkpoint
-    if checkpoint.dialect not in ((None, "jax", *TRAINED) if checkpoint.graph is None else TRAINED):
+    # A graph is that of a port's framework; a file of tensors alone may be of any that ports are trained in.
+    trainable = TRAINED if checkpoint.graph is not None else (None, "jax", *TRAINED)
+    if checkpoint.dialect not in trainable:
         return unmatched
     ports = find_ports_beside(checkpoint)
     commands = (*(line_for_trained(port, checkpoint) for port in ports), *unmatched.commands)
@@ -261,11 +262,14 @@ def _or_trained_port(unmatched: Inspection) -> Inspection:
 
 
 def _inspect_own_graph(checkpoint: Checkpoint, asked_size: Size | None) -> Inspection:
-    """Return what a file gives whose graph no recipe has, and the command that ports it without a recipe."""
+    """Return what is known of a file with a graph that no recipe has: its classes, size and head, and the
+    command that ports it without a recipe; or the problem, if porter cannot open it.
+    """
     assert checkpoint.graph is not None
-    size = asked_size
+    graph_size, size = checkpoint.graph.size, asked_size
+    # A graph of no fixed size is tried at any size, or with its free rows or columns at a usual number.
     if size is None and checkpoint.graph.built_size is None:
-        size = ANY if checkpoint.graph.size == ANY else fill_free_size(checkpoint.graph.size, PROBE)
+        size = ANY if graph_size == ANY else fill_free_size(graph_size, PROBE)
     try:
         opened = open_graph(checkpoint, Wishes(size=size))
     except PorterError as error:
@@ -326,7 +330,9 @@ def _inspect_opened(checkpoint: Checkpoint, match: Match, opened: Opened, recipe
 
 
 def _possible_twins(member: Member, opened: Opened) -> tuple[Member, ...]:
-    """Return the twins that the file may be too, because nothing states its origin."""
+    """Return the zoos' models that the file may be as well: they take the same tensors and compute something
+    else, and nothing states where the weights come from. Otherwise return an empty tuple.
+    """
     twins = () if opened.facts.origin is not None else opened.facts.twins
     return tuple(member.recipe.member(twin.variant, twin.zoo) for twin in twins)
 

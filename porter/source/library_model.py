@@ -34,9 +34,9 @@ class Built(Exported):
     by: str
 
     def as_model(self, opened: Opened) -> Opened:
-        """Return a source that was opened from the checkpoint, as the source of the file itself: with its
-        format, and a note of who built the network. The library's model stays in `in_memory`, to be compared
-        with.
+        """Return `opened`, a source that was opened from the checkpoint, as the source of the file itself:
+        with its format, and a note of who built the network. The library's model stays in `in_memory`, to be
+        compared with.
         """
         network = f"the network is {self.saved.name}, as {self.by} builds it by {CONFIG_FILE}"
         notes = tuple(network if note == OWN_GRAPH else note for note in opened.file.notes)

@@ -34,15 +34,16 @@ def open_likeliest(matches: Sequence[Match], wishes: Wishes = NONE) -> Likeliest
     """
     opened: list[tuple[Match, Opened]] = []
     problems: list[tuple[Match, PorterError]] = []
-    for each in matches:
+    candidates = [match.candidate for match in matches]
+    for match in matches:
         try:
-            opened.append((each, open_match(each, wishes, (other.candidate for other in matches))))
+            opened.append((match, open_match(match, wishes, candidates)))
         except PorterError as error:
-            problems.append((each, error))
+            problems.append((match, error))
         if opened and not _count_differences(opened[-1][1]):
             break
-    match, best = min(opened, key=lambda each: _count_differences(each[1]), default=(None, None))
-    return Likeliest(match, best, problems)
+    best, opened_as_best = min(opened, key=lambda pair: _count_differences(pair[1]), default=(None, None))
+    return Likeliest(best, opened_as_best, problems)
 
 
 def _count_differences(opened: Opened) -> int:

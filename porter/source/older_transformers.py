@@ -49,14 +49,14 @@ def _in_torch_form(tensors: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
     `params/resnet/encoder/layer_0/kernel` is `resnet.encoder.0.weight`.
     """
     for name, array in tensors.items():
-        *modules, last = name.replace("_._", "/").split("/")
+        *modules, word = name.replace("_._", "/").split("/")
         # The name of the model's class, or of the collection of variables, comes first, and torch has none.
         if modules and (modules[0].startswith("tf_") or modules[0] in _COLLECTIONS):
             del modules[0]
         numbered = (re.sub(r"^layer_(?=\d+$)", "", module) for module in modules)
         in_torch_axes = (
             array.transpose(_OUTPUTS_FIRST[array.ndim])
-            if last == "kernel" and array.ndim in _OUTPUTS_FIRST
+            if word == "kernel" and array.ndim in _OUTPUTS_FIRST
             else array
         )
-        yield ".".join((*numbered, _TORCH_WORDS.get(last, last))), in_torch_axes
+        yield ".".join((*numbered, _TORCH_WORDS.get(word, word))), in_torch_axes

@@ -103,11 +103,14 @@ def _open_as_member(checkpoint: Checkpoint, member: Member, wishes: Wishes) -> O
 
 
 def _open_by_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) -> Opened:
-    """Open a file by its own graph: as a variant that has it, otherwise under the file's names."""
+    """Open a file by its own graph: as the recipe's variant whose graph it is, otherwise under the file's
+    names. What porter's metadata in the file, or timm's config.json beside it, states of photos and classes
+    comes first.
+    """
     assert checkpoint.graph is not None
     # A size in porter's metadata counts only where neither the user nor the graph states one.
-    native = None if wishes.size or checkpoint.graph.built_size else native_size_in_metadata(checkpoint)
-    wishes = replace(wishes, size=native or wishes.size)
+    stated_size = None if wishes.size or checkpoint.graph.built_size else native_size_in_metadata(checkpoint)
+    wishes = replace(wishes, size=stated_size or wishes.size)
     # Recipes have neither, so only the file's own graph will do.
     if wishes.keep_activation or wishes.outputs:
         return open_graph(checkpoint, wishes)
@@ -115,7 +118,7 @@ def _open_by_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None)
     recipe_warnings = tuple(f"this recipe was left out: {fault}" for fault in ranked.faults)
     try:
         opened = open_likeliest(ranked.likely, wishes).opened
-        # Without a head there is nothing that the recipe would name.
+        # Without a head there are no classes that the recipe would name.
         if opened is None or (wishes.as_given and not opened.facts.classes):
             opened = open_graph(checkpoint, wishes)
     except PorterError as error:  # the recipe may be the one that was meant for this file
@@ -136,7 +139,7 @@ def _open_by_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None)
     # A file that was changed after porter wrote it may have another head than its metadata says.
     photos, unused_warnings = photos.matching_head(opened.facts)
     facts = photos.override(opened.facts, checkpoint.path.name)
-    sizes = replace(opened.sizes, built=native) if native else opened.sizes
+    sizes = replace(opened.sizes, built=stated_size) if stated_size else opened.sizes
     return replace(
         opened,
         file=file,
@@ -173,8 +176,8 @@ def _open_by_config(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None
 
 
 def _with_stated_photos(opened: Opened) -> Opened:
-    """Return the source with what timm's config.json beside the weights states of photos. Weights that a zoo
-    publishes stay as they are.
+    """Return the source with what timm's config.json beside the weights states of photos and classes: how
+    photos are prepared, and the names of the classes. Weights that a zoo publishes stay as they are.
     """
     if opened.file.published or opened.fitted is None:
         return opened
@@ -197,10 +200,10 @@ def _open_model(exported: Exported, wishes: Wishes, recipes: Path | None) -> Ope
             open_graph(checkpoint, wishes) if wishes.as_given else _open_by_graph(checkpoint, wishes, recipes)
         )
     except PorterError as error:
-        found = _open_by_variables(exported, wishes, recipes)
-        if found is None:
+        by_variables = _open_by_variables(exported, wishes, recipes)
+        if by_variables is None:
             raise naming_model(error, saved) from None
-        opened = found
+        opened = by_variables
     return exported.as_model(replace(opened, warnings=(*saved.notes, *opened.warnings)))
 
 

@@ -97,7 +97,9 @@ def open_fit(
     Raises:
         MappingError, FileError: as `read_tensors`.
     """
-    file, holders = checkpoint.graph, {node.path: node.holder for node in fit.graph.nodes}
+    file = checkpoint.graph
+    # A node that calls a layer again has the tensors of the node that holds them.
+    holders = {node.path: node.holder for node in fit.graph.nodes}
     used = {name: f"{holders[path]}:{role}" for (path, role), name in fit.tensors.items()}
     return Opened(
         graph=fit.graph,
@@ -144,11 +146,13 @@ def _shared_tensors_note(fit: Fit) -> tuple[str, ...]:
     """
     paths: dict[str, list[str]] = {}
     for (path, _), name in fit.tensors.items():
+        # `shares` is the path of the layer that a node calls again; such a call has no tensors of its own.
         if fit.graph.by_path[path].shares is None:
             paths.setdefault(name, []).append(path)
     shared = {name: layers for name, layers in paths.items() if len(layers) > 1}
     if not shared:
         return ()
+    # One of them serves as an example.
     name, example_paths = next(iter(shared.items()))
     copies = "the port has a copy for each layer, and training it would make the copies differ"
     return (
@@ -160,18 +164,21 @@ def _shared_tensors_note(fit: Fit) -> tuple[str, ...]:
 
 
 def _left_out(file: FileGraph, taps: Mapping[str, str]) -> tuple[LeftOut, ...]:
-    """Return the layers of a file that its graph leaves out. `after` of each is the path of the node that it
-    follows; None if the graph lacks that.
+    """Return the layers that act in training only, which a file's graph leaves out. Their `after` names a
+    layer of the file; here it becomes the path of that layer's node, or None if the port's graph lacks it.
 
     Args:
         taps: by path, the name under which the file's engine gives the value.
     """
-    # from the file's layer to its tap, and from the tap to the path
-    paths = {INPUT: INPUT, **{tap: path for path, tap in taps.items()}}
+    paths_by_tap = {INPUT: INPUT, **{tap: path for path, tap in taps.items()}}
     taps_by_layer = {INPUT: INPUT, **{node.name: node.tap for node in file.nodes}}
-    return tuple(
-        replace(layer, after=paths.get(taps_by_layer.get(layer.after or "") or "")) for layer in file.left_out
-    )
+
+    def path_of(layer_name: str | None) -> str | None:
+        """Return the path of the node that has the value of a layer of the file."""
+        tap = taps_by_layer.get(layer_name or "")
+        return paths_by_tap.get(tap or "")
+
+    return tuple(replace(layer, after=path_of(layer.after)) for layer in file.left_out)
 
 
 def read_tensors(fit: Fit, checkpoint: Checkpoint, dialect: Dialect | None) -> OwnTensors:

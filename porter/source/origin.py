@@ -57,9 +57,9 @@ class KnownOrigin:
 
 
 def origin_of(candidate: Candidate, insisted: str | None = None) -> KnownOrigin:
-    """Return the origin of a file that is asked for as a variant of a zoo, or looks like it. What states it
-    is asked in turn: the user, the file's graph, its metadata, the config.json beside it, its digest, its
-    name. Return an empty origin if none does.
+    """Return where the weights of a file come from, as far as something states it: that tells apart zoos'
+    models that take the same tensors. These are asked in turn: the user, the file's graph, its metadata, the
+    config.json beside it, its digest, its name. Return an empty origin if none says anything.
 
     Args:
         insisted: the zoo that the user insists on (`--origin`).
@@ -147,8 +147,9 @@ def _find_in_other_recipes(member: Member, known: KnownOrigin) -> Member | None:
         return None
     for recipe in sound_recipes(member.recipe.path.parent):
         # One member of each recipe is enough: the statement is compared with all its variants.
-        for first in islice(recipe.sound_members(next(iter(recipe.variants))), 1):
-            origin = _origin_in_recipe(first, known.statement).origin
+        any_variant = next(iter(recipe.variants))
+        for any_member in islice(recipe.sound_members(any_variant), 1):
+            origin = _origin_in_recipe(any_member, known.statement).origin
             if origin is not None and origin.variant is not None:
                 return recipe.member(origin.variant, str(origin.zoo))
     return None
@@ -200,8 +201,10 @@ def _is_stated(candidate: Candidate, origin: Origin) -> bool:
 
 
 def _origin_in_recipe(member: Member, statement: OriginStatement) -> KnownOrigin:
-    """Return the origin that a statement names among the variants of the member's recipe. Where several have
-    the stated name, the member itself comes first, then the member's variant in another zoo.
+    """Return the origin that a statement names among the variants of the member's recipe: timm's `resnet50`
+    is variant resnet50 of zoo timm. Where several have the stated name, the member itself comes first, then
+    the member's variant in another zoo. Return an origin without a variant if the statement names another
+    network.
     """
     if statement.name is None:
         return KnownOrigin(Origin(by=statement.by, says=statement.says))
@@ -210,19 +213,19 @@ def _origin_in_recipe(member: Member, statement: OriginStatement) -> KnownOrigin
     matches = list(_variants_of_name(member, statement))
     # `resnet50` also begins the name `resnet50d`: the longest name that fits is meant.
     longest = max((len(name) for _, name, _ in matches), default=0)
-    fitting = [
+    fits = [
         (variant, options)
         for variant, name, name_arguments in matches
         if len(name) == longest
         and (options := _options_of_call(statement, name_arguments, variant)) is not None
     ]
-    if not fitting:
+    if not fits:
         if not statement.strict:
             return KnownOrigin()
         return KnownOrigin(Origin(by=statement.by, says=statement.says), statement=statement)
-    same_variant = [match for match in fitting if match[0].variant == member.variant]
+    same_variant = [match for match in fits if match[0].variant == member.variant]
     same_member = (match for match in same_variant if match[0].is_a == member.is_a)
-    variant, options = next(same_member, (same_variant or fitting)[0])
+    variant, options = next(same_member, (same_variant or fits)[0])
     zoos = {match[0].zoo.name for match in same_variant}
     zoos_of_twins = {twin.zoo for twin in twins_of(variant)}
     if zoos & zoos_of_twins and statement.library is None and not statement.strict:
@@ -276,8 +279,9 @@ def _library_names(member: Member) -> Iterator[tuple[str, JsonObject]]:
 def _options_of_call(
     statement: OriginStatement, name_arguments: JsonObject, member: Member
 ) -> Mapping[str, Value] | None:
-    """Return the options with which the member's recipe is the model of the stated call; None if it is
-    another model.
+    """Return the options of the member's recipe that make it the model of the stated call:
+    `resnet50(output_stride=8)` sets the recipe's option for the stride. Return None if the call makes a
+    model that the recipe does not have.
 
     Args:
         name_arguments: those that the member's name stands for.
@@ -293,6 +297,7 @@ def _options_of_call(
     for name in {**usual_arguments, **statement.arguments}:
         argument = statement.arguments.get(name)
         setting = settings.get(name)
+        # An argument that sets no option of recipes has to be the usual one.
         if argument is None or setting is None:
             if argument != usual_arguments.get(name):
                 return None

@@ -85,17 +85,16 @@ def statement_in_config(checkpoint: Checkpoint) -> OriginStatement | None:
     name, kind, class_name = config.get("architecture"), config.get("model_type"), config.get("class_name")
     if isinstance(name, str) and name:
         name = name.partition(".")[0]
-        arguments = config.get("model_args")
-        given = arguments if isinstance(arguments, dict) else {}
+        stated = config.get("model_args")
+        arguments = stated if isinstance(stated, dict) else {}
         telling_arguments = {
             key: value
-            for key, value in given.items()
+            for key, value in arguments.items()
             if key not in _NEUTRAL_ARGUMENTS and (key, value) != _default_pads(name)
         }
-        if (
-            # Pools that recipes have anyway say nothing.
-            pool := telling_arguments.pop("global_pool", config.get("global_pool"))
-        ) and pool not in _POOLS_OF_RECIPES:
+        pool = telling_arguments.pop("global_pool", config.get("global_pool"))
+        # Pools that recipes have anyway say nothing.
+        if pool and pool not in _POOLS_OF_RECIPES:
             telling_arguments["global_pool"] = pool
         return OriginStatement(
             "config.json", f"timm's {_call_text(name, telling_arguments)}", name, "timm", telling_arguments
@@ -120,11 +119,13 @@ def statement_in_config(checkpoint: Checkpoint) -> OriginStatement | None:
 
 
 def _default_pads(name: str) -> tuple[str, str]:
-    """Return the argument of timm's functions that pads as the function does without it."""
+    """Return timm's argument for padding, and the value with which its function pads as without it: models
+    of TensorFlow (`tf_...`) pad as `same`.
+    """
     return "pad_type", "same" if name.startswith("tf_") else ""
 
 
 def _call_text(name: str, arguments: JsonObject) -> str:
     """Return a call in words: `resnet50 (output_stride 8)`."""
     listed = ", ".join(f"{key} {value}" for key, value in arguments.items())
-    return f"{name:.80}" + (f" ({listed:.200})" if listed else "")
+    return f"{name:.80} ({listed:.200})" if listed else f"{name:.80}"

@@ -40,7 +40,10 @@ def open_graph(
         UsageError, MappingError: as `translate`.
     """
     translated, built = translate(checkpoint, wishes)
-    translated, names = with_blocks(translated) if names is None else (_under_paths(translated, names), names)
+    if names is None:
+        translated, names = with_blocks(translated)
+    else:
+        translated = _under_paths(translated, names)
     assert checkpoint.graph is not None
     opened = open_fit(_fit(checkpoint, translated, built), checkpoint, engine_name(checkpoint), built)
     facts = opened.stating(names=dict(names), output_names=checkpoint.graph.output_names)
@@ -57,6 +60,7 @@ def translate(checkpoint: Checkpoint, wishes: Wishes) -> tuple[Translated, Known
     """
     file, where = checkpoint.graph, str(checkpoint.path)
     assert file is not None
+    # A graph for any size is read at one.
     asked = PROBE if wishes.size == ANY else wishes.size or ANY
     rows, columns = fill_free_size(file.size, asked)
     try:
@@ -66,14 +70,13 @@ def translate(checkpoint: Checkpoint, wishes: Wishes) -> tuple[Translated, Known
         translated = to_graph(replace(file, size=(rows, columns)), wishes.keep_activation)
     except MappingError as error:
         raise error.at(f"{where}: {error.where}" if error.where else where) from None
-    return replace(
-        translated, graph=with_own_tensors(translated.graph, _equal_by_chance(checkpoint, translated))
-    ), (rows, columns)
+    graph = with_own_tensors(translated.graph, _equal_by_chance(checkpoint, translated))
+    return replace(translated, graph=graph), (rows, columns)
 
 
 def with_blocks(file: Translated) -> tuple[Translated, Mapping[str, str]]:
-    """Return the same graph under paths that show its blocks, whose uses say what differs between them; and
-    by path, the path that `file` has.
+    """Return the same graph under paths that show its blocks, such as `layer1/0/conv1`, with the arguments
+    in which the uses of a block differ; and the path in `file` of each new path.
     """
     # A file that a recipe fits needs no search for blocks.
     from porter.graph.blocks.find_blocks import find_blocks
@@ -95,41 +98,47 @@ def _under_paths(file: Translated, paths: Mapping[str, str]) -> Translated:
     """
     from porter.graph.blocks.find_blocks import rename_paths
 
-    paths_in_file = {path: before for path, before in paths.items() if before in file.graph.by_path}
+    paths_in_file = {
+        path: path_in_file for path, path_in_file in paths.items() if path_in_file in file.graph.by_path
+    }
     return _with_paths(
         file,
-        rename_paths(file.graph, {before: path for path, before in paths_in_file.items()}),
+        rename_paths(file.graph, {path_in_file: path for path, path_in_file in paths_in_file.items()}),
         paths_in_file,
     )
 
 
 def _with_paths(file: Translated, graph: Graph, paths: Mapping[str, str]) -> Translated:
-    """Return a translated graph with new paths, by which the file's names are found too."""
+    """Return a translated file with `graph`, which is its graph under new paths, and the file's names by
+    these paths.
+
+    Args:
+        paths: by the new path, the path in `file`; paths that stay may be left out.
+    """
     paths_in_file = {**{path: path for path in file.names}, **paths}
     return replace(file, graph=graph, names={path: file.names[paths_in_file[path]] for path in graph.by_path})
 
 
 def _equal_by_chance(checkpoint: Checkpoint, translated: Translated) -> set[str]:
-    """Return the paths of layers that have the tensors of another layer by chance, and are no other call of
-    it. Exporters join constants of the same numbers, as norms that were never trained have them. A layer
-    after another call of one layer is a call itself.
+    """Return the paths of nodes that seem to be further calls of a layer, because they have its tensors, and
+    are layers of their own: exporters join constants of the same numbers, as norms that were never trained
+    have them. Only tensors of one repeated number, such as all 1, are taken for such constants, and not
+    those of a layer that comes after another call of one layer, which is a call itself.
     """
     file, graph, by_chance = checkpoint.graph, translated.graph, set[str]()
     assert file is not None
     for node in graph.nodes if file.language not in _WITH_NAMED_TENSORS else ():
         if node.shares is None:
             continue
-        # A second call comes after the same call as the first, or after another call of one layer.
-        # `holder` is the first call of the layer, which has the tensors.
-        before = [_layer_before(graph, each) for each in (node, graph.by_path[node.shares])]
-        is_call = (
-            None not in before
-            and len({each.path if each.path in by_chance else each.holder for each in before if each}) == 1
-        )
-        arrays = [
-            checkpoint.tensors[stored.name]
-            for stored in file.by_name[translated.names[node.path]].tensors.values()
-        ]
+        # A further call comes after the same layer as the first call does. `shares` is the path of the first
+        # call, and `holder` that of the node which has a layer's tensors.
+        layers_before = [_layer_before(graph, call) for call in (node, graph.by_path[node.shares])]
+        holders = {
+            layer.path if layer.path in by_chance else layer.holder for layer in layers_before if layer
+        }
+        is_call = None not in layers_before and len(holders) == 1
+        own_tensors = file.by_name[translated.names[node.path]].tensors
+        arrays = [checkpoint.tensors[stored.name] for stored in own_tensors.values()]
         if not is_call and all(np.all(array == array.flat[0]) for array in arrays):
             by_chance.add(node.path)
     return by_chance
@@ -137,10 +146,11 @@ def _equal_by_chance(checkpoint: Checkpoint, translated: Translated) -> set[str]
 
 def _layer_before(graph: Graph, node: Node) -> Node | None:
     """Return the layer with tensors that a node's first value comes from; None if the input comes first."""
-    before = graph.by_path.get(node.inputs[0])
-    while before is not None and not before.op.tensors(1):
-        before = graph.by_path.get(before.inputs[0])
-    return before
+    layer = graph.by_path.get(node.inputs[0])
+    # Whether an op has tensors does not depend on its number of channels, here 1.
+    while layer is not None and not layer.op.tensors(1):
+        layer = graph.by_path.get(layer.inputs[0])
+    return layer
 
 
 def _size_error(size: Size, where: str) -> UsageError:
@@ -184,11 +194,11 @@ def _sizes_above_one(shape: Shape) -> Shape:
 
 
 def classes_of(graph: Graph, size: KnownSize, activation: str | None) -> int:
-    """Return the number of classes if the only output has one value for each, or is one number of each image;
-    0 for maps, features and several outputs.
+    """Return the number of classes that a graph tells apart: the channels of its output; 0 for maps,
+    features and several outputs.
 
-    The classes come from a dense layer, which may stand as a convolution of one cell, or from anything before
-    a softmax or a sigmoid.
+    The output has classes if an activation (a softmax or a sigmoid) was taken off it, or if it comes from a
+    dense layer, which may stand as a convolution of one cell.
 
     Args:
         size: rows and columns of the input.
@@ -197,11 +207,14 @@ def classes_of(graph: Graph, size: KnownSize, activation: str | None) -> int:
     shape_of = shapes(graph, size)
     if graph.further or len(shape_of[graph.output]) > 1:
         return 0
+    # Walk back to the layer that makes the values, over steps that only reshape or scale them.
     node = graph.by_path[graph.output]
     while not isinstance(node.op, Conv | Dense) and len(node.inputs) == 1 and node.inputs[0] in graph.by_path:
         # A step that changes the channels is a layer of its own.
         if _sizes_above_one(shape_of[node.inputs[0]])[:1] != _sizes_above_one(shape_of[node.path])[:1]:
             break
         node = graph.by_path[node.inputs[0]]
-    dense = isinstance(node.op, Dense) or (isinstance(node.op, Conv) and shape_of[node.path][1:] == (1, 1))
-    return channels_in(shape_of[graph.output]) if activation or dense else 0
+    is_conv_of_cell = isinstance(node.op, Conv) and shape_of[node.path][1:] == (1, 1)
+    if activation or isinstance(node.op, Dense) or is_conv_of_cell:
+        return channels_in(shape_of[graph.output])
+    return 0

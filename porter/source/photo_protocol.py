@@ -19,7 +19,7 @@ from porter.port import Facts
 
 
 def expect_colours(channels: int, where: str, next: str | None = None) -> None:
-    """Expect that a model takes photos, which have 3 channels.
+    """Refuse a model that takes no photos, which have 3 channels.
 
     Raises:
         UsageError: it takes something else.
@@ -38,9 +38,8 @@ def protocol_doubt(facts: Facts, zoo: str | None, only_size: KnownSize | None = 
     """
     if facts.preprocess is None or facts.protocol_by != "recipe":
         return ()
-    words = protocol_in_words(
-        facts.preprocess if only_size is None else _at_square(facts.preprocess, only_size)
-    )
+    protocol = facts.preprocess if only_size is None else _at_square(facts.preprocess, only_size)
+    words = protocol_in_words(protocol)
     return (
         (
             f"photos are prepared as {zoo}'s ({words}), because the file does not say how to prepare them; "
@@ -50,8 +49,9 @@ def protocol_doubt(facts: Facts, zoo: str | None, only_size: KnownSize | None = 
 
 
 def in_proportion(protocol: Preprocess | None, built: KnownSize, native: KnownSize) -> Preprocess | None:
-    """Return the zoo's protocol; in proportion if the model was built for squares of another size than the
-    recipe's `native` one.
+    """Return the zoo's way to prepare photos for a model built at size `built` (rows, columns): if that is a
+    square and not the recipe's `native` size, with its resize and crop in proportion. Return None if the zoo
+    states none.
     """
     return protocol if protocol is None or built == native else _at_square(protocol, built)
 
@@ -86,6 +86,7 @@ def with_scaling(
     }
     # `or`, because a scaling by zero has no logarithm
     gain = math.prod(float(np.mean(np.abs(op.scale))) for op in scaling) or 1.0
+    # Spans are compared as ratios, hence the logarithm.
     closest = min(choices, key=lambda name: abs(math.log(_span(choices[name]) * gain / _span(protocol))))
     return choices[closest], (f"the model scales its own input: its input is {closest}",)
 

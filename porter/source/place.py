@@ -99,11 +99,9 @@ def find_pair(path: Path, weights: Path) -> FilePair | PortFolder | TrainedPort:
     port = port_at(path, held=False)  # its own model file may be the one that was trained on
     if port is None:
         return FilePair(file_at(path), tensors)
-    return (
-        PortFolder(read_port(port.folder))
-        if _is_untrained_model_file(port, tensors)
-        else TrainedPort(port, tensors)
-    )
+    if _is_untrained_model_file(port, tensors):
+        return PortFolder(read_port(port.folder))
+    return TrainedPort(port, tensors)
 
 
 def find_weights(member: Member, weights: Path | None) -> File | PortFolder:
@@ -152,8 +150,8 @@ def _is_untrained_model_file(port: StoredPort, weights: Path) -> bool:
     """Return whether the weights are the port's own model file, of a framework in which porter knows no
     further training.
     """
-    own = port.folder / port.destination.MODEL_FILE
-    return port.record.framework not in TRAINED and weights.resolve() == own.resolve()
+    model_path = port.folder / port.destination.MODEL_FILE
+    return port.record.framework not in TRAINED and weights.resolve() == model_path.resolve()
 
 
 def expect_file(subject: str, recipes: Path | None) -> Path:
@@ -165,12 +163,14 @@ def expect_file(subject: str, recipes: Path | None) -> Path:
     file = Path(subject)
     if repository_of(file) is not None or is_there(file):
         return file
-    variant = any(subject in recipe.variants for recipe in declared_recipes(recipes))
-    if file.suffix[1:2].isalpha() and not variant:  # not mobilenet_v1_0.35
-        near = nearest(file.name, (each.name for each in file.parent.glob("*")))
-        next = "check the path" if near is None else f"did you mean '{near}'?"
+    is_variant = any(subject in recipe.variants for recipe in declared_recipes(recipes))
+    # `mobilenet_v1_0.35` has no suffix of a file.
+    has_suffix = file.suffix[1:2].isalpha()
+    if has_suffix and not is_variant:
+        similar_name = nearest(file.name, (each.name for each in file.parent.glob("*")))
+        next = "check the path" if similar_name is None else f"did you mean '{similar_name}'?"
         raise UsageError("there is no such file", where=subject, next=next)
-    if variant:
+    if is_variant:
         next = f"add {FROM.placeholder}: {RECIPE_SHOW.advise(name=subject)} lists its zoos"
         raise UsageError(f"'{subject}' is a variant without its zoo", next=next)
     lines = [

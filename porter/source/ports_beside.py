@@ -24,12 +24,12 @@ def find_ports_beside(checkpoint: Checkpoint) -> tuple[Path, ...]:
     records = [
         record for record in (folder / RECORD, *sorted(folder.glob(f"*/{RECORD}"))) if record.is_file()
     ]
-    fitting = [
+    with_these_tensors = [
         port for record in records[:_MOST_PORTS] if (port := _read_if_trained(record.parent, checkpoint))
     ]
     ports: list[StoredPort] = []
-    for port in sorted(fitting, key=lambda port: port.record.framework != checkpoint.dialect):
-        if all(port.graph != other.graph for other in ports):
+    for port in sorted(with_these_tensors, key=lambda port: port.record.framework != checkpoint.dialect):
+        if all(port.graph != kept.graph for kept in ports):
             ports.append(port)
     return tuple(port.folder for port in ports)
 
@@ -47,11 +47,10 @@ def _read_if_trained(folder: Path, checkpoint: Checkpoint) -> StoredPort | None:
     """
     try:
         port = read_port(folder, held=False)
-        made_from_it = port.record.source.sha256 == checkpoint.sha256
-        return (
-            port
-            if not made_from_it and has_tensors_of_port(port, checkpoint, find_member_of(port.record, None))
-            else None
-        )
+        was_made_from_it = port.record.source.sha256 == checkpoint.sha256
+        if was_made_from_it:
+            return None
+        fits = has_tensors_of_port(port, checkpoint, find_member_of(port.record, None))
+        return port if fits else None
     except PorterError:
         return None

@@ -48,7 +48,9 @@ def reopen_source(port: StoredPort, weights: ModelWeights | None, recipes: Path 
             zoo's published ones.
     """
     opened = _reopen(port, weights, recipes)
-    return with_dropouts(opened) if has_dropouts(port.graph) and not has_dropouts(opened.graph) else opened
+    if has_dropouts(port.graph) and not has_dropouts(opened.graph):
+        return with_dropouts(opened)
+    return opened
 
 
 def _reopen(port: StoredPort, weights: ModelWeights | None, recipes: Path | None) -> Opened:
@@ -108,20 +110,19 @@ def _open_at(place: Place, record: Record, member: Member | None, wishes: Wishes
         case InMemory(model):
             exported = save_and_read(model, None, ended_at, size)
             # A port with a recipe was made from the variables, if the model's graph has foreign ops.
-            checkpoint = (
-                checkpoint_of_variables(exported) if member is not None else None
-            ) or exported.checkpoint
+            variables = checkpoint_of_variables(exported) if member is not None else None
+            checkpoint = variables or exported.checkpoint
             _expect_same_file(record, checkpoint.sha256, exported.saved.name)
             return replace(_open_checkpoint(checkpoint, record, member, wishes), in_memory=exported.saved)
-        case PortFolder(first):
-            file = first.destination.MODEL_FILE
-            _expect_same_file(record, first.record.model[file], first.folder / file)
-            return open_port(first, member)
-        case TrainedPort(first, tensors):
+        case PortFolder(source_port):
+            file = source_port.destination.MODEL_FILE
+            _expect_same_file(record, source_port.record.model[file], source_port.folder / file)
+            return open_port(source_port, member)
+        case TrainedPort(source_port, tensors):
             checkpoint = read_weights(tensors)
             _expect_same_file(record, checkpoint.sha256, tensors)
-            _expect_graph(record, graph_file(first).sha256, first.folder, tensors)
-            return open_trained(first, checkpoint, member)
+            _expect_graph(record, graph_file(source_port).sha256, source_port.folder, tensors)
+            return open_trained(source_port, checkpoint, member)
         case FilePair(graph, tensors):
             checkpoint = read(place, ended_at, size)
             _expect_same_file(record, digest_of(checkpoint, tensors), tensors)
@@ -131,12 +132,13 @@ def _open_at(place: Place, record: Record, member: Member | None, wishes: Wishes
             checkpoint = read(place, ended_at, size, md5=member is not None and needs_md5(member))
             _expect_same_file(record, checkpoint.sha256, path)
             built = None
-            if record.source.built_by is not None:  # its folder's library builds the network again
+            if record.source.built_by is not None:
+                # The library of the file's folder builds the network again.
                 built = build_by_library(checkpoint, ended_at, size)
-            opened = _open_checkpoint(
-                checkpoint if built is None else built.checkpoint, record, member, wishes
-            )
-            opened = opened if built is None else built.as_model(opened)
+            if built is None:
+                opened = _open_checkpoint(checkpoint, record, member, wishes)
+            else:
+                opened = built.as_model(_open_checkpoint(built.checkpoint, record, member, wishes))
             return replace(opened, warnings=(*place.warnings, *opened.warnings))
 
 
@@ -167,20 +169,20 @@ def _expect_published(port: StoredPort, member: Member | None) -> None:
     published = source.is_published(member.file) if member else False
     if published:
         return
-    made, given = f"{source.file}, sha256 {source.sha256}", f"add {WEIGHTS} with {source.file}"
+    made_from = f"{source.file}, sha256 {source.sha256}"
+    advice = f"add {WEIGHTS} with {source.file}"
     if source.format == "port":
-        made, given = "another port", f"add {WEIGHTS} with that port"
+        made_from = "another port"
+        advice = f"add {WEIGHTS} with that port"
     if IN_MEMORY in source.notes:
-        made = f"the model {source.file} in memory"
-        given = "in Python, porter.verify(DIR, weights=MODEL) takes the model"
+        made_from = f"the model {source.file} in memory"
+        advice = "in Python, porter.verify(DIR, weights=MODEL) takes the model"
     elif published is None:
-        made, given = (
-            f"{made}, and does not record whether the zoo publishes it",
-            f"{given}, or convert again",
-        )
+        made_from = f"{made_from}, and does not record whether the zoo publishes it"
+        advice = f"{advice}, or convert again"
     elif source.format != "port" and record.variant is not None:
-        made = f"{made}, which the zoo does not publish"
-    raise UsageError(f"this port was made from {made}", where=str(port.folder), next=given)
+        made_from = f"{made_from}, which the zoo does not publish"
+    raise UsageError(f"this port was made from {made_from}", where=str(port.folder), next=advice)
 
 
 def _recorded_wishes(port: StoredPort, member: Member | None) -> Wishes:
@@ -221,7 +223,12 @@ def _expect_same_file(record: Record, sha256: str, where: Path | str) -> None:
 
 
 def _open_checkpoint(checkpoint: Checkpoint, record: Record, member: Member | None, wishes: Wishes) -> Opened:
-    """Return the source of a port, opened from its file as read."""
+    """Open the file of a port's source, as read: as the recipe's variant, or for a port without a recipe by
+    the file's own graph, under the names that the port records.
+
+    Raises:
+        UsageError: the port has no recipe, and the file no graph.
+    """
     if member is not None:
         return open_candidate(Candidate.of(member, checkpoint), wishes)
     if checkpoint.graph is None:

@@ -154,13 +154,15 @@ def facts_beside(beside: Sidecars) -> tuple[PhotoFacts, tuple[str, ...]]:
         sound.get(name, {}) for name in (CONFIG_FILE, PROCESSOR_FILE, CONVERTER_FILE)
     )
     protocol, labels = None, None
+    # Each file: its name, its settings of photos, how they are read, and what porter does otherwise.
     readings = (
         (CONFIG_FILE, config.get("pretrained_cfg"), from_timm, lambda settings: ()),
         (PROCESSOR_FILE, processor, from_transformers, differences_of_transformers),
         (CONVERTER_FILE, converter, from_keras_hub, lambda settings: (ROUNDING_DIFFERS,)),
     )
-    # The first file that says something of photos counts.
-    file, settings, read, differences_of = next((reading for reading in readings if reading[1]), readings[0])
+    # The first file whose settings are not empty counts.
+    stated = (reading for reading in readings if reading[1])
+    file, settings, read, differences_of = next(stated, readings[0])
     try:
         if settings and isinstance(settings, dict):
             protocol = read_preprocess(read(settings))
@@ -177,14 +179,15 @@ def facts_beside(beside: Sidecars) -> tuple[PhotoFacts, tuple[str, ...]]:
 
 
 def _names_of_classes(config: JsonObject) -> tuple[list[object], str] | None:
-    """Return the names of the classes, and the key that has them; None if config.json has none. transformers
-    calls classes without names LABEL_0 and on.
+    """Return the names of the classes in their order, and the key of config.json that has them:
+    `label_names` (a list) or `id2label` (`{"0": "cat", ...}`). Return None if there are none, or only the
+    names LABEL_0, LABEL_1, ... that transformers makes up.
     """
     if isinstance(names := config.get("label_names"), list):
         return names, "label_names"
-    if not isinstance(listed := config.get("id2label"), dict):
+    if not isinstance(by_number := config.get("id2label"), dict):
         return None
-    numbered = {int(number): name for number, name in listed.items()}
+    numbered = {int(number): name for number, name in by_number.items()}
     if sorted(numbered) != [*range(len(numbered))]:
         raise ValueError("id2label: the numbers are not those of classes from 0")
     names = [numbered[number] for number in range(len(numbered))]

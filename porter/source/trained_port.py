@@ -80,6 +80,7 @@ def open_trained(port: StoredPort, checkpoint: Checkpoint, member: Member | None
         f"the head has {rows} classes, and that of {_folder_name(port)} {record.classes}: what they are "
         "called is not known"
     )
+    own_model = f"{_folder_name(port)}'s own model in {matched.framework}"
     return replace(
         opened,
         member=member,
@@ -87,9 +88,7 @@ def open_trained(port: StoredPort, checkpoint: Checkpoint, member: Member | None
         sizes=record.input.sizes,
         file=opened.file.model_copy(update={"graph": graph_file(port), "notes": (*checkpoint.notes, note)}),
         warnings=() if rows == record.classes else (f"{head_warning}; {CLASS_NAMES.placeholder} names them",),
-        own_model=f"{_folder_name(port)}'s own model in {matched.framework}"
-        if matched.framework == record.framework
-        else None,
+        own_model=own_model if matched.framework == record.framework else None,
     )
 
 
@@ -112,14 +111,12 @@ def has_tensors_of_port(port: StoredPort, checkpoint: Checkpoint, member: Member
         return False
     graph = _graph_as_trained(port, matched, _head_rows(port, checkpoint, matched))
     dialect = get_port_dialect(matched.framework)
-    return all(
-        dialect.to_canonical(
-            graph, graph.by_path[path], role, checkpoint.tensors[matched.tensors[path, role]]
-        ).shape
-        == shape
-        for path, roles in tensor_shapes(graph).items()
-        for role, shape in roles.items()
-    )
+    for path, shapes in tensor_shapes(graph).items():
+        for role, shape in shapes.items():
+            stored = checkpoint.tensors[matched.tensors[path, role]]
+            if dialect.to_canonical(graph, graph.by_path[path], role, stored).shape != shape:
+                return False
+    return True
 
 
 def _folder_name(port: StoredPort) -> str:
@@ -170,20 +167,21 @@ def _expect_code(port: StoredPort, checkpoint: Checkpoint, matched: _MatchedTens
 
 
 def _framework(port: StoredPort, checkpoint: Checkpoint) -> str:
-    """Return the framework whose names a file has. A file of safetensors does not say it, nor does an .npz:
-    it is of the port's own framework, or of torch if more of its names are.
+    """Return the framework whose names the file's tensors have. Most formats say it; a file of safetensors
+    or an .npz does not: it is of the port's own framework (Flax or MLX), or of torch if more of its names
+    are.
     """
-    own = port.record.framework
+    framework_of_port = port.record.framework
     stated = {"tf": "tf", "jax": "flax"}.get(checkpoint.dialect or "")
-    if stated is not None or own not in ("flax", "mlx"):
+    if stated is not None or framework_of_port not in ("flax", "mlx"):
         return stated or "torch"
 
-    def known(framework: str) -> int:
+    def count_names(framework: str) -> int:
         """Count the names of the file that are those of a port to a framework."""
         keys = get_port_dialect(framework).port_keys(port.plan, {})
         return len(checkpoint.tensors.keys() & {name for names in keys.values() for name in names})
 
-    return own if known(own) >= known("torch") else "torch"
+    return framework_of_port if count_names(framework_of_port) >= count_names("torch") else "torch"
 
 
 def _match(port: StoredPort, checkpoint: Checkpoint, member: Member | None) -> _MatchedTensors:
@@ -220,6 +218,7 @@ def _match(port: StoredPort, checkpoint: Checkpoint, member: Member | None) -> _
             names_of_tensors[path, role] = name
         else:
             ignored[name] = f"it is {_NORM_TENSORS[role][1]}, and the port's graph has no {role} there"
+    # Further calls of a layer have the tensors of its holder, the first call.
     shared = {(path, role): (graph.by_path[path].holder, role) for path, role in keys}
     names_of_tensors = {
         place: names_of_tensors[holder] for place, holder in shared.items() if holder in names_of_tensors
@@ -270,8 +269,10 @@ def _graph_as_trained(port: StoredPort, matched: _MatchedTensors, rows: int) -> 
         changes[head.path] = {"units" if isinstance(head.op, Dense) else "filters": rows}
     for path, role in matched.tensors:
         node = graph.by_path[path]
+        # A norm without a scale or an offset got one in training: its op says that it has one.
         if role in _NORM_TENSORS and role not in node.op.tensors(channels_of(graph)[node.inputs[0]]):
-            changes.setdefault(path, {})[_NORM_TENSORS[role][0]] = True
+            attribute, _ = _NORM_TENSORS[role]
+            changes.setdefault(path, {})[attribute] = True
     nodes = (
         replace(node, op=replace(cast(Any, node.op), **changes[node.path])) if node.path in changes else node
         for node in graph.nodes
@@ -280,7 +281,9 @@ def _graph_as_trained(port: StoredPort, matched: _MatchedTensors, rows: int) -> 
 
 
 def _facts(port: StoredPort, rows: int) -> Facts:
-    """Return the facts of a port, without those of its classes if the file has another number of them."""
+    """Return what is known of the port's model, for port.json. The names of its classes are left out if the
+    file has another number of classes than the port.
+    """
     record = port.record
     facts = {**record.facts, "classes": rows, "source_classes": rows, "licence": None, "evaluated": ()}
     facts |= {"origin": Origin(by="graph", says=f"the graph of {_folder_name(port)}"), "twins": ()}

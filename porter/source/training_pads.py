@@ -18,7 +18,8 @@ from porter.source.opened import Opened
 
 
 def parse_padding(text: str, member: Member) -> Padding:
-    """Return the padding that a text names, `shipped` or `trained`.
+    """Return what `--padding` asks for: the pads of the zoo's code (`shipped`), or those that the weights
+    were trained with (`trained`).
 
     Raises:
         UsageError: another word, or `trained` where the zoo records no pads of training.

@@ -31,7 +31,8 @@ class EqualPart:
         return np.split(array, self.count, self.axis)[self.place]
 
     def text(self, value: str) -> str:
-        return f"np.split({value}, {self.count}{f', {self.axis}' if self.axis else ''})[{self.place}]"
+        axis = f", {self.axis}" if self.axis else ""
+        return f"np.split({value}, {self.count}{axis})[{self.place}]"
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,9 @@ class Cut:
         return array[(slice(None),) * self.axis + (slice(self.start, self.stop),)]
 
     def text(self, value: str) -> str:
-        return f"{value}[{':, ' * self.axis}{self.start or ''}:{self.stop}]"
+        # `x[:, :, 2:5]` for axis 2
+        whole_axes = ":, " * self.axis
+        return f"{value}[{whole_axes}{self.start or ''}:{self.stop}]"
 
 
 @dataclass(frozen=True)
@@ -103,20 +106,23 @@ def moved(move: Move, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def move_text(move: Move, value: str) -> str:
-    """Return the steps of a move as an expression of numpy on `text`."""
+    """Return the steps of a move as an expression of numpy on `value`: `w.reshape(8, 3).T` for `w`."""
     for step in move:
         value = step.text(value)
     return value
 
 
 def counted(shape: Sequence[int]) -> Places:
-    """Return an array of a shape whose cells are numbered from 0 in their order."""
+    """Return an array of a shape whose cells are numbered from 0 in their order: `[[0, 1], [2, 3]]` for (2,
+    2).
+    """
     return np.arange(math.prod(shape), dtype=np.int64).reshape(shape)
 
 
 def move_of(places: Places, shape: Sequence[int]) -> Move | None:
-    """Return the steps that make an array of `shape` the one whose cells have these places in it; None where
-    slices, orders of axes and shapes are not all.
+    """Return the steps of numpy that make an array of `shape` into one with the cells `places`: for `[[0,
+    3], [1, 4], [2, 5]]` of an array (2, 3), a transpose. Return None where slices, orders of axes and shapes
+    do not do it.
 
     Args:
         places: for each cell of the result, the number of the cell that it comes from.
@@ -127,78 +133,82 @@ def move_of(places: Places, shape: Sequence[int]) -> Move | None:
     for steps in _candidates(inner, places.shape):
         if (moved(steps, inner) == places).all():
             return cuts + steps
-    split = _general(places, inner)
-    return None if split is None else cuts + split
+    reshapes = _general(places, inner)
+    return None if reshapes is None else cuts + reshapes
 
 
 def _cut(places: Places, shape: tuple[int, ...]) -> tuple[Move, Places]:
-    """Return the slices that hold all these places, and what they leave of the array, its cells numbered as
-    before.
+    """Return the slices that leave only the part of an array in which all these places lie, and that part of
+    `counted(shape)`. There are none if the places are in all of the array.
     """
     steps = list[Step]()
     inner = counted(shape)
     for axis, size in enumerate(shape):
         # the index along this axis of each place
-        own = places // math.prod(shape[axis + 1 :]) % size
-        start = int(own.min())
-        stop = int(own.max()) + 1
-        if stop - start == size:
+        indices = places // math.prod(shape[axis + 1 :]) % size
+        start = int(indices.min())
+        stop = int(indices.max()) + 1
+        length = stop - start
+        if length == size:
             continue
+        step: Step = Cut(axis, start, stop)
         # a part of equal ones, such as the second of three
-        fits = size % (stop - start) == 0 and start % (stop - start) == 0
-        step = (
-            EqualPart(size // (stop - start), start // (stop - start), axis)
-            if fits
-            else Cut(axis, start, stop)
-        )
+        if size % length == 0 and start % length == 0:
+            step = EqualPart(size // length, start // length, axis)
         steps.append(step)
         inner = step.of(inner)
     return tuple(steps), inner
 
 
 def _candidates(inner: Places, shape: tuple[int, ...]) -> Iterable[Move]:
-    """Yield moves of axes that give the shape, likeliest first: none, an order of axes, and one around axes
-    of one cell.
+    """Yield moves that give the shape, likeliest first: none, an order of axes, and an order of axes with
+    axes of one cell dropped before it or added after it.
 
     Args:
         inner: the array that is moved.
         shape: that of the result.
     """
-    own = inner.shape
-    if own == shape:
+    own_shape = inner.shape
+    if own_shape == shape:
         yield ()
-    if len(own) == len(shape):
-        usual = [order for order in _USUAL if len(order) == len(own)]
-        for order in (*usual, *permutations(range(len(own)))):
-            if tuple(own[axis] for axis in order) == shape:
+    if len(own_shape) == len(shape):
+        usual = [order for order in _USUAL if len(order) == len(own_shape)]
+        for order in (*usual, *permutations(range(len(own_shape)))):
+            if tuple(own_shape[axis] for axis in order) == shape:
                 yield (Turned(order),)
         return
-    squeezed = tuple(size for size in own if size != 1)
+    squeezed = tuple(size for size in own_shape if size != 1)
     wanted = tuple(size for size in shape if size != 1)
     if sorted(squeezed) != sorted(wanted):
         return
-    before = (Indexed(tuple("0" if size == 1 else ":" for size in own)),) if squeezed != own else ()
-    after = (Indexed(tuple("None" if size == 1 else ":" for size in shape)),) if wanted != shape else ()
+    drops = (
+        (Indexed(tuple("0" if size == 1 else ":" for size in own_shape)),) if squeezed != own_shape else ()
+    )
+    adds = (Indexed(tuple("None" if size == 1 else ":" for size in shape)),) if wanted != shape else ()
     for order in permutations(range(len(squeezed))):
         if tuple(squeezed[axis] for axis in order) == wanted:
-            turned = () if order == tuple(range(len(order))) else (Turned(order),)
-            yield (*before, *turned, *after)
+            turns = () if order == tuple(range(len(order))) else (Turned(order),)
+            yield (*drops, *turns, *adds)
 
 
 def _general(places: Places, inner: Places) -> Move | None:
-    """Return the steps that split and join axes, which are found by the strides of the places; None where the
-    places have no even strides.
+    """Return the steps for a result whose axes are parts of the array's, or several of them in one: a
+    reshape, an order of axes and another reshape, which are found by the strides of the places. Return None
+    where the places have no even strides, or are not all of `inner`.
     """
-    known = np.searchsorted(flat := np.sort(inner, axis=None), places)
-    if flat.size != places.size:
+    cells = np.sort(inner, axis=None)
+    if cells.size != places.size:
         return None
+    # the place of each cell among those of `inner`, counted from 0
+    ranks = np.searchsorted(cells, places)
+    # the size and the step of each axis of the result, or of the axes that are joined in it
     axes = list[tuple[int, int]]()
-    for axis in range(known.ndim):
-        line = np.moveaxis(known, axis, 0).reshape(known.shape[axis], -1)[:, 0]
-        own = _strides(line - line[0])
-        if own is None:
+    for axis in range(ranks.ndim):
+        line = np.moveaxis(ranks, axis, 0).reshape(ranks.shape[axis], -1)[:, 0]
+        strides = _strides(line - line[0])
+        if strides is None:
             return None
-        axes += own
+        axes += strides
     # The axis with the longest step is the slowest in the array.
     order = sorted(range(len(axes)), key=lambda place: -axes[place][1])
     split = tuple(axes[place][0] for place in order)
@@ -213,13 +223,15 @@ def _general(places: Places, inner: Places) -> Move | None:
 
 
 def _strides(line: Places) -> list[tuple[int, int]] | None:
-    """Return an axis as axes of even steps: their sizes and steps, the slowest first; None where it is not
-    made of such. An axis of one cell is none at all.
+    """Return the axes that are joined in one axis, each as its size and its step, the slowest first: the
+    places `[0, 1, 10, 11]` are those of two axes, `[(2, 10), (2, 1)]`. Return None where the steps are not
+    even, and an empty list for one cell.
     """
     if len(line) == 1:
         return []
     step = int(line[1])
     breaks = np.flatnonzero(np.diff(line) != step)
+    # the length of the fastest axis, which ends at the first other step
     run = int(breaks[0]) + 1 if len(breaks) else len(line)
     if len(line) % run:
         return None

@@ -62,76 +62,87 @@ Value: TypeAlias = Copied | ComputedValue | SameNumber
 
 
 def assign(pairing: Pairing, size: KnownSize) -> dict[Key, Value]:
-    """Return the value of each tensor of the second form that the first says, by its holder (the path of the
-    node that has the tensors) and role; others are left out.
+    """Return how each tensor of the target (the second form) is made of tensors of the source (the first),
+    by the path of the node that holds it, and its role; tensors of which the source says nothing are left
+    out.
 
     Args:
         pairing: the units of both forms, aligned.
         size: at which both forms were made.
     """
-    found = dict[Key, Value]()
-    pairs = [(pairing.one.units[mine], pairing.other.units[its]) for mine, its in pairing.pairs.items()]
+    assigned = dict[Key, Value]()
+    pairs = [
+        (pairing.form_a.units[path_a], pairing.form_b.units[path_b])
+        for path_a, path_b in pairing.pairs.items()
+    ]
     odd = [pair for pair in pairs if not _is_plain(pairing, *pair)]
     kernels = _kernels(pairing, odd, size)
-    for mine, its in pairs:
-        made = (
-            _same(pairing, mine, its)
-            if _is_plain(pairing, mine, its)
-            else _of_odd(pairing, kernels, mine, its)
-        )
-        for key, value in made:
-            found.setdefault(key, value)
-    return found
+    for source, target in pairs:
+        if _is_plain(pairing, source, target):
+            values = _same(pairing, source, target)
+        else:
+            values = _of_odd(pairing, kernels, source, target)
+        for key, value in values:
+            assigned.setdefault(key, value)
+    return assigned
 
 
 def _roles(form: NormalForm, node: Node) -> dict[str, tuple[int, ...]]:
     """Return the shapes of a node's tensors by their roles."""
-    own = form.tensors.get(node.holder, {})
-    return {role: array.shape for role, array in own.items() if role != "batches"}
+    tensors = form.tensors.get(node.holder, {})
+    return {role: array.shape for role, array in tensors.items() if role != "batches"}
 
 
 def _holders(form: NormalForm, unit: Unit) -> list[Node]:
+    """Return the nodes of a unit that have tensors."""
     return [node for node in unit.nodes if _roles(form, node)]
 
 
-def _is_plain(pairing: Pairing, mine: Unit, its: Unit) -> bool:
+def _is_plain(pairing: Pairing, source: Unit, target: Unit) -> bool:
     """Return whether two units are made of the same layers, whose tensors have the same cells in the same
     order, so that each tensor is copied. Others are `odd`.
 
     Args:
-        mine: the first form's unit.
-        its: the second form's.
+        source, target: the unit of each model.
     """
-    ours, theirs = _holders(pairing.one, mine), _holders(pairing.other, its)
-    moves = [[node.op for node in unit.nodes if isinstance(node.op, _MOVING)] for unit in (mine, its)]
+    source_nodes, target_nodes = _holders(pairing.form_a, source), _holders(pairing.form_b, target)
+    moves = [[node.op for node in unit.nodes if isinstance(node.op, _MOVING)] for unit in (source, target)]
     return (
-        len(ours) == len(theirs)
-        and mine.rows == its.rows
+        len(source_nodes) == len(target_nodes)
+        and source.rows == target.rows
         and moves[0] == moves[1]
-        and all(_alike(pairing, one, other) for one, other in zip(ours, theirs, strict=True))
+        and all(
+            _alike(pairing, source_node, target_node)
+            for source_node, target_node in zip(source_nodes, target_nodes, strict=True)
+        )
     )
 
 
-def _alike(pairing: Pairing, one: Node, other: Node) -> bool:
-    mine, its = _roles(pairing.one, one), _roles(pairing.other, other)
-    return mine.keys() == its.keys() and all(_cells(mine[role]) == _cells(its[role]) for role in mine)
+def _alike(pairing: Pairing, source: Node, target: Node) -> bool:
+    """Return whether two nodes have tensors of the same roles and shapes, but for axes of one cell."""
+    source_shapes, target_shapes = _roles(pairing.form_a, source), _roles(pairing.form_b, target)
+    return source_shapes.keys() == target_shapes.keys() and all(
+        _cells(source_shapes[role]) == _cells(target_shapes[role]) for role in source_shapes
+    )
 
 
 def _cells(shape: Sequence[int]) -> list[int]:
+    """Return a shape without its axes of one cell."""
     return [size for size in shape if size != 1]
 
 
-def _same(pairing: Pairing, mine: Unit, its: Unit) -> Iterator[tuple[Key, Value]]:
-    """Yield the tensors of a unit that both models have in the same form: the key of each tensor in the other
-    model (its holder and role), and the whole tensor of the first model that fills it.
+def _same(pairing: Pairing, source: Unit, target: Unit) -> Iterator[tuple[Key, Value]]:
+    """Yield the tensors of a unit that both models have in the same form: each key of the target with the
+    whole tensor of the source that fills it.
     """
-    ours, theirs = _holders(pairing.one, mine), _holders(pairing.other, its)
-    for one, other in zip(ours, theirs, strict=True):
-        for role in _roles(pairing.other, other):
-            yield (other.holder, role), _whole(one, role)
+    source_nodes, target_nodes = _holders(pairing.form_a, source), _holders(pairing.form_b, target)
+    for source_node, target_node in zip(source_nodes, target_nodes, strict=True):
+        for role in _roles(pairing.form_b, target_node):
+            yield (target_node.holder, role), _whole(source_node, role)
 
 
 def _whole(node: Node, role: str) -> Copied:
+    """Return a tensor of the source as it is."""
     return Copied(((node.holder, role),))
 
 
@@ -144,7 +155,9 @@ class _Chain:
 
 
 def _chain(form: NormalForm, unit: Unit) -> _Chain | None:
-    """Return the layers and the norm that a unit is made of; None where it is made of something else too."""
+    """Return the layers and the norm that a unit is made of; None where it is made of anything else with
+    tensors, of several norms, or of a transposed convolution.
+    """
     holders = _holders(form, unit)
     layers = tuple(node for node in holders if "kernel" in _roles(form, node))
     norms = [node for node in holders if isinstance(node.op, ops.BatchNorm)]
@@ -154,33 +167,36 @@ def _chain(form: NormalForm, unit: Unit) -> _Chain | None:
 
 
 def _of_odd(
-    pairing: Pairing, kernels: Mapping[str, Copied], mine: Unit, its: Unit
+    pairing: Pairing, kernels: Mapping[str, Copied], source: Unit, target: Unit
 ) -> Iterator[tuple[Key, Value]]:
-    """Yield the tensors of a unit whose layers are others than its partner's: kernels that are made of other
-    kernels' cells, and norms that only one of them has. Yield none where the units are made of more than
-    layers and one norm, or a kernel is not known.
+    """Yield the tensors of a unit of the target whose layers are others than its partner's in the source:
+    kernels that are made of other kernels' cells, and norms that only one of them has. Yield none where the
+    units are made of more than layers and one norm, or a kernel is not known.
 
     Args:
-        kernels: by holder, the cells that a kernel of the second form is made of.
-        kernels: by holder, the path of the node that has a kernel, the cells that it is made of.
-        mine, its: the first form's unit and the second's.
+        kernels: by holder, the path of the node that has a kernel in the target, the cells that it is made
+            of.
+        source, target: the unit of each model.
     """
-    ours, theirs = _chain(pairing.one, mine), _chain(pairing.other, its)
-    if ours is None or theirs is None or bool(ours.layers) != bool(theirs.layers):
+    source_chain, target_chain = _chain(pairing.form_a, source), _chain(pairing.form_b, target)
+    if source_chain is None or target_chain is None or bool(source_chain.layers) != bool(target_chain.layers):
         return
-    if not all(node.holder in kernels for node in theirs.layers):
+    if not all(node.holder in kernels for node in target_chain.layers):
         return
-    if theirs.norm is None and ours.norm is None:
-        yield from _of_layers(pairing, theirs.layers, kernels)
+    if target_chain.norm is None and source_chain.norm is None:
+        yield from _of_layers(pairing, target_chain.layers, kernels)
         return
-    if (
-        len(ours.layers) > 1
-        or len(theirs.layers) > 1
-        or not all(_in_order(kernels[node.holder]) for node in theirs.layers)
-    ):
+    # With a norm, each side has one layer at most, and its rows stay in order.
+    if len(source_chain.layers) > 1 or len(target_chain.layers) > 1:
         return
-    layer, its_layer = (chain.layers[0] if chain.layers else None for chain in (ours, theirs))
-    yield from _of_norms(pairing, (layer, its_layer), (ours.norm, theirs.norm), kernels)
+    if not all(_in_order(kernels[node.holder]) for node in target_chain.layers):
+        return
+    source_layer, target_layer = (
+        chain.layers[0] if chain.layers else None for chain in (source_chain, target_chain)
+    )
+    yield from _of_norms(
+        pairing, (source_layer, target_layer), (source_chain.norm, target_chain.norm), kernels
+    )
 
 
 def _of_layers(
@@ -192,37 +208,40 @@ def _of_layers(
     for node in layers:
         kernel = kernels[node.holder]
         yield (node.holder, "kernel"), kernel
-        if "bias" not in _roles(pairing.other, node):
+        if "bias" not in _roles(pairing.form_b, node):
             continue
-        has = ["bias" in pairing.one.tensors.get(path, {}) for path, _ in kernel.keys]
-        if not any(has):
+        have_bias = ["bias" in pairing.form_a.tensors.get(path, {}) for path, _ in kernel.keys]
+        if not any(have_bias):
             yield (node.holder, "bias"), SameNumber(0)
-        elif all(has) and (rows := _rows_of(pairing, kernel)) is not None:
-            yield (node.holder, "bias"), rows
+        elif all(have_bias) and (biases := _rows_of(pairing, kernel)) is not None:
+            yield (node.holder, "bias"), biases
 
 
 def _rows_of(pairing: Pairing, kernel: Copied) -> Copied | None:
-    """Return the biases of the rows of a kernel; None where a row has numbers of several rows."""
+    """Return the biases that belong to a kernel's rows (filters): those of the source's rows that each row
+    is made of. None where a row has numbers of several rows.
+    """
     keys = tuple((path, "bias") for path, _ in kernel.keys)
     if kernel.places is None:
         return Copied(keys)
-    sizes = np.array([pairing.one.tensors[path]["kernel"][0].size for path, _ in kernel.keys])
+    row_sizes = np.array([pairing.form_a.tensors[path]["kernel"][0].size for path, _ in kernel.keys])
     which = kernel.which if kernel.which is not None else np.zeros_like(kernel.places)
-    flat = (each.reshape(len(each), -1) for each in (which, kernel.places))
-    which, places = flat
+    which = which.reshape(len(which), -1)
+    places = kernel.places.reshape(len(kernel.places), -1)
     # from the cell in its kernel to the row
-    rows = places // sizes[which]
+    rows = places // row_sizes[which]
     if (rows != rows[:, :1]).any() or (which != which[:, :1]).any():
         return None
     return Copied(keys, which[:, 0] if len(keys) > 1 else None, rows[:, 0])
 
 
 def _in_order(kernel: Copied) -> bool:
-    """Return whether the rows of a kernel are those of one other, in the same order."""
+    """Return whether row i of a kernel is made of row i of one kernel of the source, for all rows."""
     if kernel.places is None:
         return True
-    rows = kernel.places.reshape(len(kernel.places), -1)
-    return len(kernel.keys) == 1 and bool((rows.min(axis=1) // rows.shape[1] == np.arange(len(rows))).all())
+    places = kernel.places.reshape(len(kernel.places), -1)
+    rows = places.min(axis=1) // places.shape[1]
+    return len(kernel.keys) == 1 and bool((rows == np.arange(len(rows))).all())
 
 
 def _of_norms(
@@ -231,55 +250,59 @@ def _of_norms(
     norms: tuple[Node | None, Node | None],
     kernels: Mapping[str, Copied],
 ) -> Iterator[tuple[Key, Value]]:
-    """Yield the tensors of one layer and one norm, of which one side may lack one, or a bias. A norm that the
-    second lacks is folded into its layer, and one that the first lacks changes nothing. Yield none for a
-    folded norm if there is no bias to take its offset.
+    """Yield the tensors of one layer and one norm of the target, of which one model may lack one, or a bias.
+    A norm that the target lacks is folded into its layer, and one that the source lacks changes nothing.
+    Yield none for a folded norm if there is no bias to take its offset.
 
     Args:
-        layers: the first form's layer and the second's; None where there is none.
+        layers: the source's layer and the target's; None where there is none.
         norms: the same for the norms.
     """
-    (layer, its_layer), (norm, its_norm) = layers, norms
-    own = {} if layer is None else _roles(pairing.one, layer)
-    its_own = {} if its_layer is None else _roles(pairing.other, its_layer)
-    bias: Copied | float = _whole(layer, "bias") if layer is not None and "bias" in own else 0.0
-    if its_norm is None:
-        if norm is not None and its_layer is not None and "bias" in its_own:
-            yield from _folded(pairing, norm, its_layer, kernels[its_layer.holder], bias)
+    layer, target_layer = layers
+    norm, target_norm = norms
+    has_bias = layer is not None and "bias" in _roles(pairing.form_a, layer)
+    target_has_bias = target_layer is not None and "bias" in _roles(pairing.form_b, target_layer)
+    bias: Copied | float = _whole(layer, "bias") if layer is not None and has_bias else 0.0
+    if target_norm is None:
+        if norm is not None and target_layer is not None and target_has_bias:
+            yield from _folded(pairing, norm, target_layer, kernels[target_layer.holder], bias)
         return
-    if its_layer is not None:
-        yield (its_layer.holder, "kernel"), kernels[its_layer.holder]
-        if "bias" in its_own:
-            kept = norm is not None and "bias" in own
-            yield (its_layer.holder, "bias"), bias if kept and isinstance(bias, Copied) else SameNumber(0)
+    if target_layer is not None:
+        yield (target_layer.holder, "kernel"), kernels[target_layer.holder]
+        if target_has_bias:
+            # Without a norm in the source, its bias goes into the target's norm.
+            value = bias if norm is not None and isinstance(bias, Copied) else SameNumber(0)
+            yield (target_layer.holder, "bias"), value
     if norm is None:
-        yield from _changing_nothing(pairing, its_norm, bias)
+        yield from _changing_nothing(pairing, target_norm, bias)
     else:
         # The norm's mean takes a bias that has no other place.
-        lost = 0.0 if "bias" in its_own else bias
-        yield from _of_norm(pairing, norm, its_norm, lost)
+        bias_for_mean = 0.0 if target_has_bias else bias
+        yield from _of_norm(pairing, norm, target_norm, bias_for_mean)
 
 
 def _folded(
-    pairing: Pairing, norm: Node, its_layer: Node, kernel: Copied, bias: Copied | float
+    pairing: Pairing, norm: Node, target_layer: Node, kernel: Copied, bias: Copied | float
 ) -> Iterator[tuple[Key, Value]]:
-    """Yield the kernel and the bias of a layer that takes in the norm behind it.
+    """Yield the kernel and the bias of a layer of the target that takes in the source's norm, as calls of
+    the functions `folded_kernel` and `folded_bias`.
 
     Args:
-        bias: that of the first form's layer; 0 if it has none.
+        kernel: the source's cells that the kernel is made of, without the norm.
+        bias: that of the source's layer; 0 if it has none.
     """
     assert isinstance(norm.op, ops.BatchNorm)
-    has = _roles(pairing.one, norm)
+    roles = _roles(pairing.form_a, norm)
     epsilon = float(norm.op.epsilon)
-    gamma: Copied | float = _whole(norm, "gamma") if "gamma" in has else 1.0
-    beta: Copied | float = _whole(norm, "beta") if "beta" in has else 0.0
+    gamma: Copied | float = _whole(norm, "gamma") if "gamma" in roles else 1.0
+    beta: Copied | float = _whole(norm, "beta") if "beta" in roles else 0.0
     of_norm: dict[str, Copied | float] = {"variance": _whole(norm, "variance"), "epsilon": epsilon}
     yield (
-        (its_layer.holder, "kernel"),
+        (target_layer.holder, "kernel"),
         ComputedValue("folded_kernel", {"kernel": kernel, "gamma": gamma, **of_norm}),
     )
     yield (
-        (its_layer.holder, "bias"),
+        (target_layer.holder, "bias"),
         ComputedValue(
             "folded_bias",
             {"bias": bias, "gamma": gamma, "beta": beta, "mean": _whole(norm, "mean"), **of_norm},
@@ -288,9 +311,11 @@ def _folded(
 
 
 def _changing_nothing(pairing: Pairing, norm: Node, bias: Copied | float) -> Iterator[tuple[Key, Value]]:
-    """Yield the tensors of a norm that only adds a bias; none if the norm has no offset to add it."""
+    """Yield the tensors of a norm of the target that the source lacks: numbers with which it only adds the
+    source's bias. Yield none if there is a bias and the norm has no offset to add it.
+    """
     assert isinstance(norm.op, ops.BatchNorm)
-    roles = _roles(pairing.other, norm)
+    roles = _roles(pairing.form_b, norm)
     if isinstance(bias, Copied) and "beta" not in roles:
         return
     # the variance plus epsilon is 1
@@ -303,20 +328,20 @@ def _changing_nothing(pairing: Pairing, norm: Node, bias: Copied | float) -> Ite
 
 
 def _of_norm(
-    pairing: Pairing, norm: Node, its_norm: Node, bias: Copied | float
+    pairing: Pairing, norm: Node, target_norm: Node, bias: Copied | float
 ) -> Iterator[tuple[Key, Value]]:
     """Yield a norm's tensors, of which the source may lack some; its mean takes a bias that the target lacks.
     Yield none if the source has a tensor that the target lacks.
     """
-    has, wants = _roles(pairing.one, norm), _roles(pairing.other, its_norm)
-    if has.keys() - wants.keys():
+    source_roles, target_roles = _roles(pairing.form_a, norm), _roles(pairing.form_b, target_norm)
+    if source_roles.keys() - target_roles.keys():
         return
-    for role in wants:
-        own = _whole(norm, role) if role in has else SameNumber(1 if role == "gamma" else 0)
-        if role == "mean" and isinstance(bias, Copied) and isinstance(own, Copied):
-            yield (its_norm.holder, role), ComputedValue("mean_less_bias", {"mean": own, "bias": bias})
+    for role in target_roles:
+        value = _whole(norm, role) if role in source_roles else SameNumber(1 if role == "gamma" else 0)
+        if role == "mean" and isinstance(bias, Copied) and isinstance(value, Copied):
+            yield (target_norm.holder, role), ComputedValue("mean_less_bias", {"mean": value, "bias": bias})
         else:
-            yield (its_norm.holder, role), own
+            yield (target_norm.holder, role), value
 
 
 _Spans: TypeAlias = dict[str, tuple[int, tuple[int, ...]]]
@@ -325,19 +350,24 @@ _Spans: TypeAlias = dict[str, tuple[int, tuple[int, ...]]]
 
 def _kernels(pairing: Pairing, odd: Sequence[tuple[Unit, Unit]], size: KnownSize) -> dict[str, Copied]:
     """Return the kernels of the second form's layers that are made of cells of the first's, by their holders.
-    Both forms are made once more of kernels whose numbers count their cells: the number in a place of the
-    normal form tells which cell came there. Return none if that fails.
+    To find these, both forms are made once more with kernels whose numbers count their cells: the number in a
+    place of the normal form tells which cell came there. Return an empty mapping if that fails.
+
+    Args:
+        odd: the pairs of units whose tensors are not simply copied.
+        size: rows and columns of the input.
     """
     if not odd:
         return {}
     forms, spans = list[NormalForm](), list[_Spans]()
-    for side, form in enumerate((pairing.one, pairing.other)):
-        tensors, own = _counted(form, [pair[side] for pair in odd])
-        spans.append(own)
+    for side, form in enumerate((pairing.form_a, pairing.form_b)):
+        tensors, spans_of_form = _counted(form, [pair[side] for pair in odd])
+        spans.append(spans_of_form)
         try:
             forms.append(normal_form(form.graph, tensors, size))
         except (GraphError, MappingError):
             return {}
+    # for each cell of the target's kernels, the number of the source's cell that fills it
     cells = {path: np.zeros(math.prod(shape), np.int64) for path, (_, shape) in spans[1].items()}
     for pair in odd:
         units = [form.units.get(unit.path) for form, unit in zip(forms, pair, strict=True)]
@@ -345,40 +375,45 @@ def _kernels(pairing: Pairing, odd: Sequence[tuple[Unit, Unit]], size: KnownSize
         if codes[0] is None or codes[1] is None or codes[0].size != codes[1].size:
             continue
         for path in dict.fromkeys(node.holder for node in pair[1].nodes if node.holder in cells):
-            # where the second's kernel has its cells, the first's cells stand
-            inside = codes[1] - spans[1][path][0]
-            within = (inside >= 0) & (inside < cells[path].size)
-            cells[path][inside[within]] = codes[0][within]
+            # In one place of both kernels stand a cell of the target's, and the source's cell that fills it.
+            start, _ = spans[1][path]
+            target_cells = codes[1] - start
+            is_of_kernel = (target_cells >= 0) & (target_cells < cells[path].size)
+            cells[path][target_cells[is_of_kernel]] = codes[0][is_of_kernel]
+    # A cell that no number came to is 0: such a kernel is left out.
     return {
-        path: _cells_of(own.reshape(spans[1][path][1]), spans[0]) for path, own in cells.items() if own.all()
+        path: _cells_of(numbers.reshape(spans[1][path][1]), spans[0])
+        for path, numbers in cells.items()
+        if numbers.all()
     }
 
 
 def _counted(form: NormalForm, units: Sequence[Unit]) -> tuple[Tensors, _Spans]:
-    """Return the tensors of a form with other numbers in some units: kernels count their cells from 1 on,
-    norms change nothing. Return too where the numbers of each kernel start, and its shape.
+    """Return the tensors of a form with other numbers in some units: kernels count their cells, from 1 on
+    through all kernels, and norms change nothing. Return too, by path, the number at which each kernel
+    starts, and its shape.
     """
     tensors, start = dict(form.tensors), 1
     spans: _Spans = {}
     for node in (node for unit in units for node in unit.nodes):
-        own = form.tensors.get(node.holder, {})
-        if "kernel" in own and node.holder not in spans:
-            shape = own["kernel"].shape
+        own_tensors = form.tensors.get(node.holder, {})
+        if "kernel" in own_tensors and node.holder not in spans:
+            shape = own_tensors["kernel"].shape
             spans[node.holder] = start, shape
-            tensors[node.holder] = {**own, "kernel": counted(shape).astype(np.float64) + start}
-            start += own["kernel"].size
+            tensors[node.holder] = {**own_tensors, "kernel": counted(shape).astype(np.float64) + start}
+            start += own_tensors["kernel"].size
         elif isinstance(node.op, ops.BatchNorm):
-            norm = {"gamma": 1.0, "beta": 0.0, "mean": 0.0, "variance": 1 - float(node.op.epsilon)}
+            neutral = {"gamma": 1.0, "beta": 0.0, "mean": 0.0, "variance": 1 - float(node.op.epsilon)}
             tensors[node.holder] = {
-                role: np.full(array.shape, norm[role]) if role in norm else array
-                for role, array in own.items()
+                role: np.full(array.shape, neutral[role]) if role in neutral else array
+                for role, array in own_tensors.items()
             }
     return tensors, spans
 
 
 def _codes(unit: Unit | None) -> Places | None:
-    """Return the numbers of a unit's kernel; None where they count no cells, because something else is in it
-    too.
+    """Return the numbers of a unit's kernel as whole numbers, which count cells; None where they are none,
+    because something else was folded into the kernel.
     """
     kernel = None if unit is None else unit.tensors.get("kernel")
     if kernel is None:
@@ -388,7 +423,9 @@ def _codes(unit: Unit | None) -> Places | None:
 
 
 def _cells_of(codes: Places, spans: _Spans) -> Copied:
-    """Return which cells of which kernels these numbers count."""
+    """Return the source's cells that these numbers stand for: each number is a cell of the last kernel that
+    starts at or before it.
+    """
     starts = np.array([start for start, _ in spans.values()])
     which = np.searchsorted(starts, codes, side="right") - 1
     used = np.unique(which)

@@ -66,14 +66,14 @@ def converter_text(rows: Sequence[Row], about: About) -> str:
 
 
 def _said(text: str) -> str:
-    """Return a text as it may stand inside a docstring."""
+    """Return a text escaped as it may stand inside a docstring."""
     return escaped(text, False)
 
 
 def _head(about: About) -> str:
     """Return the module's docstring and its imports."""
     imports = ["import sys", "", "import numpy as np"]
-    names = "load_file, save_file" if about.reader == "safetensors" else "save_file"
+    functions = "load_file, save_file" if about.reader == "safetensors" else "save_file"
     return "\n".join(
         [
             f'"""Converts {_said(about.source)} to {_said(about.target)}.',
@@ -82,7 +82,7 @@ def _head(about: About) -> str:
             '"""',
             "",
             *imports,
-            f"from safetensors.numpy import {names}",
+            f"from safetensors.numpy import {functions}",
         ]
     )
 
@@ -92,12 +92,15 @@ def _function(name: str) -> str:
     types.
     """
     text = inspect.getsource(getattr(converter_functions, name)).rstrip()
-    head, rest = text.split("\n", 1)
-    return f"{re.sub(r'(: (Any|float|str [|] Path))|( -> [^:]+(?=:$))', '', head)}\n{rest}"
+    signature, body = text.split("\n", 1)
+    without_types = re.sub(r"(: (Any|float|str [|] Path))|( -> [^:]+(?=:$))", "", signature)
+    return f"{without_types}\n{body}"
 
 
 def _kind(name: str, kind: LayerKind) -> str:
-    """Return the text of the function that makes the variables of a layer."""
+    """Return the text of the function that makes the variables of one kind of layer: `def put_conv(made,
+    ours, source, theirs):` and a line for each variable.
+    """
     lines = [f"def {name}({', '.join(('made', 'ours', *_needed(kind)))}):"]
     for last, text in kind.made:
         for place, word in enumerate(_needed(kind)[1:]):
@@ -107,8 +110,12 @@ def _kind(name: str, kind: LayerKind) -> str:
 
 
 def _needed(kind: LayerKind) -> tuple[str, ...]:
-    """Return the parameters of the function that makes a layer, beside those that all have."""
+    """Return the parameters of the function that makes a layer, beside `made` and `ours`, which all have:
+    `source` and `theirs`, the name of the source's layer, or `theirs_1` and on for several. Return none if
+    all its variables are numbers.
+    """
     texts = "".join(text for _, text in kind.made)
+    # how many layers of the source stand in the texts as SLOTs, which are numbered from 0
     count = next(place for place in range(len(texts) + 1) if SLOT.format(place) not in texts)
     theirs = ["theirs"] if count == 1 else [f"theirs_{place + 1}" for place in range(count)]
     return ("source", *theirs) if "source[" in texts else ()
@@ -122,24 +129,29 @@ def _rule(rule: LoopRule, kinds: Mapping[LayerKind, str]) -> list[str]:
         indent += "    "
     for step in rule.steps:
         ours, *theirs = step.texts(rule.variables)
-        needed = _needed(step.kind)[:1]
-        lines.append(f"{indent}{kinds[step.kind]}({', '.join(('made', ours, *needed, *theirs))})")
+        # `source`, or nothing
+        source = _needed(step.kind)[:1]
+        arguments = ", ".join(("made", ours, *source, *theirs))
+        lines.append(f"{indent}{kinds[step.kind]}({arguments})")
     return lines
 
 
 def _wrapped(indent: str, line: str) -> list[str]:
-    """Return a `for` statement in lines: the rows of a table that is too long have lines of their own."""
+    """Return a `for` statement in lines of at most _WIDTH columns: a table `for i, n in ((0, 3), ...):` that
+    is too long has its rows on lines of their own.
+    """
     if len(indent + line) <= _WIDTH or " in ((" not in line:
         return [indent + line]
-    head, _, rows = line.partition(" in (")
-    each = re.findall(r"\([^()]*\)", rows)
-    lines, now = [f"{indent}{head} in ("], ""
-    for row in each:
-        if len(indent) + 5 + len(now) + len(row) > _WIDTH:
-            lines.append(f"{indent}    {now.rstrip()}")
-            now = ""
-        now += f"{row}, "
-    return [*lines, f"{indent}    {now.rstrip()}", f"{indent}):"]
+    head, _, table = line.partition(" in (")
+    rows = re.findall(r"\([^()]*\)", table)
+    lines, current = [f"{indent}{head} in ("], ""
+    for row in rows:
+        # 4 columns of indentation, and a comma
+        if len(indent) + 5 + len(current) + len(row) > _WIDTH:
+            lines.append(f"{indent}    {current.rstrip()}")
+            current = ""
+        current += f"{row}, "
+    return [*lines, f"{indent}    {current.rstrip()}", f"{indent}):"]
 
 
 def _tail(about: About) -> str:

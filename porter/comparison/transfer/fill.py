@@ -74,21 +74,21 @@ class Filling:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Return how many of the source's tensors are used and not, and how many variables are filled with a
-        number.
+        """How many of the source's tensors are used and how many are not (`ignored`), and how many of the
+        class's variables are filled with a number.
         """
         used = {name for row in self.rows for name in row.sources}
         fitted = self.opened.fitted
-        own = set() if fitted is None else {*fitted.checkpoint.tensors}
+        source_tensors = set() if fitted is None else {*fitted.checkpoint.tensors}
         filled = sum(not row.sources for row in self.rows)
-        return {"used": len(used), "ignored": len(own - used), "filled": filled}
+        return {"used": len(used), "ignored": len(source_tensors - used), "filled": filled}
 
     def record(self) -> dict[str, Any]:
         """Return the record that `porter convert --into --json` prints: the keys that every conversion has,
         then, from `into`, those of a transfer into a class of the user's. Its parity is that of the
         comparison.
         """
-        member, facts, found = self.opened.member, self.opened.facts, self.comparison.record()
+        member, facts, comparison = self.opened.member, self.opened.facts, self.comparison.record()
         return {
             "port": str(self.folder),
             "variant": member.variant if member else None,
@@ -98,7 +98,7 @@ class Filling:
             "source_classes": facts.source_classes,
             "tensors": self.counts,
             "pads": [],
-            "parity": found["parity"],
+            "parity": comparison["parity"],
             "check": "passed",
             "assumed": [*facts.assumed],
             "warnings": [*self.opened.warnings],
@@ -106,7 +106,7 @@ class Filling:
             "model": self.file,
             "converter": f"{self.module}.py",
             "kept": [*self.kept],
-            "comparison": found,
+            "comparison": comparison,
         }
 
 
@@ -127,18 +127,18 @@ def fill(asked: ConvertOptions) -> Filling:
     folder = Path(asked.out or f"{wanted.name}-{module_name(target)}")
     with new_folder(folder, asked.overwrite) as building:
         opened = wanted.open()
-        named = asked.subject if isinstance(asked.subject, str | PathLike) else type(asked.subject).__name__
-        names = fspath(named), target
+        subject = asked.subject
+        source = fspath(subject) if isinstance(subject, str | PathLike) else type(subject).__name__
         example = None if is_model(asked.subject) else asked.example
-        filling = _filled(opened, names, InMemory(model, example), wanted, _port_of(asked))
-        made = replace(filling, folder=folder)
-        _write(building, made, own_state(made.framework))
-    return made
+        filling = _filled(opened, (source, target), InMemory(model, example), wanted, _port_of(asked))
+        filling = replace(filling, folder=folder)
+        _write(building, filling, own_state(filling.framework))
+    return filling
 
 
 def _expect_together(asked: ConvertOptions) -> None:
     """Refuse options of a port's own files, which a class of the user's has not."""
-    usual = {each.name: each.default for each in ConvertOptions.__dataclass_fields__.values()}
+    defaults = {each.name: each.default for each in ConvertOptions.__dataclass_fields__.values()}
     for name in (
         "to",
         "padding",
@@ -153,7 +153,7 @@ def _expect_together(asked: ConvertOptions) -> None:
         "check",
         "reference",
     ):
-        if getattr(asked, name) != usual[name]:
+        if getattr(asked, name) != defaults[name]:
             option = ConvertOptions.__dataclass_fields__[name].type.__metadata__[0]  # type: ignore[union-attr]
             message = f"{INTO} takes the class as it is, and always compares it with the source"
             raise UsageError(message, where=str(option), next=f"leave out {option} or {INTO}")
@@ -169,7 +169,13 @@ def _port_of(asked: ConvertOptions) -> StoredPort | None:
 def _filled(
     opened: Opened, names: tuple[str, str], place: InMemory, wanted: Wanted, port: StoredPort | None
 ) -> Filling:
-    """Return the class with the source's tensors, which are put into it and compared.
+    """Return the class with the source's tensors in it, and the comparison of both.
+
+    Args:
+        names: what messages call the source and the class.
+        place: the model that is filled.
+        wanted: what the user asks of the source.
+        port: the source, if it is a port.
 
     Raises:
         CheckFailed: it computes something else. Its own tensors are in it then.
@@ -178,19 +184,19 @@ def _filled(
     framework = str(framework_of(model))
     state = own_state(framework)
     side = Side(names[1], place)
-    rows_, columns = wanted.size if wanted.size and None not in wanted.size else opened.sizes.built
-    assert rows_ is not None and columns is not None
-    size = rows_, columns
+    input_rows, columns = wanted.size if wanted.size and None not in wanted.size else opened.sizes.built
+    assert input_rows is not None and columns is not None
+    size = input_rows, columns
     initial = state.variables(model)
     try:
         source = SourceTensors(opened)
         rows = _table(source, side, state, model, initial, size, wanted.recipes)
         state.put(model, {**initial, **{row.name: row.made(source.arrays) for row in rows}})
-        own = side.open(size, wanted.recipes)
-        proofs = proved(opened, size, port), proved(own, size)
-        found = judged(names, (opened, own), proofs, size)
-        if not found.ok:
-            raise _refusal(found)
+        filled = side.open(size, wanted.recipes)
+        proofs = proved(opened, size, port), proved(filled, size)
+        comparison = judged(names, (opened, filled), proofs, size)
+        if not comparison.ok:
+            raise _refusal(comparison)
     except BaseException:
         state.put(model, initial)
         raise
@@ -212,7 +218,7 @@ def _filled(
         own_file=own_file,
         rows=tuple(rows),
         kept=kept,
-        comparison=found,
+        comparison=comparison,
         converter=converter_text(rows, about),
     )
 
@@ -233,17 +239,19 @@ def _table(
     variables = dict(_random(initial))
     state.put(model, {**initial, **variables})
     variables = state.variables(model)
-    own = side.open(size, recipes)
-    one, other = (normal_form(each.graph, each.tensors, size) for each in (source.opened, own))
-    values = assign(align(one, other), size)
-    kinds = {node.holder: node.op.name for node in own.graph.nodes}
-    tabling = Tabling(source, located(variables, own.tensors), variables, kinds)
+    opened_target = side.open(size, recipes)
+    form_a, form_b = (normal_form(each.graph, each.tensors, size) for each in (source.opened, opened_target))
+    values = assign(align(form_a, form_b), size)
+    kinds = {node.holder: node.op.name for node in opened_target.graph.nodes}
+    tabling = Tabling(source, located(variables, opened_target.tensors), variables, kinds)
     rows = {row.name: row for row in tabling.rows(values)}
     used = {name for name, _ in tabling.places.values()}
     for name, array in initial.items():
-        if name not in rows and name not in used and array.size and (array == array.reshape(-1)[0]).all():
-            number = float(array.reshape(-1)[0])
-            rows[name] = Row(name, {"": number}, array.shape, array.dtype.name)
+        if name in rows or name in used or not array.size:
+            continue
+        number = array.reshape(-1)[0]
+        if (array == number).all():
+            rows[name] = Row(name, {"": float(number)}, array.shape, array.dtype.name)
     return [rows[name] for name in initial if name in rows]
 
 
@@ -258,11 +266,11 @@ def _random(initial: NamedArrays) -> Iterator[tuple[str, Array]]:
             yield name, (rng.uniform(0.5, 1.5, array.shape) * share).astype(array.dtype)
 
 
-def _refusal(found: Comparison) -> CheckFailed:
+def _refusal(comparison: Comparison) -> CheckFailed:
     """Return the error that the class is not filled, with what the comparison found."""
-    said = [" ".join(line.split()) for line in found.lines()[1:]]
-    end = f"A is {found.a}, B is {found.b}: let B compute what A does; no file was written"
-    return CheckFailed(found.summary, where=found.b, next="\n".join([*said, end]))
+    lines = [" ".join(line.split()) for line in comparison.lines()[1:]]
+    end = f"A is {comparison.a}, B is {comparison.b}: let B compute what A does; no file was written"
+    return CheckFailed(comparison.summary, where=comparison.b, next="\n".join([*lines, end]))
 
 
 def _own_file(source: SourceTensors) -> tuple[str, Path] | None:
@@ -273,34 +281,38 @@ def _own_file(source: SourceTensors) -> tuple[str, Path] | None:
     if fitted is None or source.own or source.opened.in_memory is not None:
         return None
     path = fitted.checkpoint.path
-    known: NamedArrays = {}
+    tensors: NamedArrays = {}
     if not path.is_file():
         return None
-    read = "safetensors" if fitted.checkpoint.format == "safetensors" else "h5"
-    if read == "safetensors":
-        known = read_safetensors(path).tensors
+    reader = "safetensors" if fitted.checkpoint.format == "safetensors" else "h5"
+    if reader == "safetensors":
+        tensors = read_safetensors(path).tensors
     elif path.suffix in (".h5", ".hdf5") and find_spec("h5py") is not None:
-        known = converter_functions.read_h5(path)
-    same = all(name in known and np.array_equal(known[name], array) for name, array in source.arrays.items())
-    return (read, path) if same else None
+        tensors = converter_functions.read_h5(path)
+    has_tensors = all(
+        name in tensors and np.array_equal(tensors[name], array) for name, array in source.arrays.items()
+    )
+    return (reader, path) if has_tensors else None
 
 
-def _write(folder: Path, made: Filling, state: OwnState) -> None:
-    """Write the class's state, the table, the converter and its test; and the source's tensors, where its own
-    file needs a framework to be read.
+def _write(folder: Path, filling: Filling, state: OwnState) -> None:
+    """Write into the folder the class's state, the table (into.json), the converter and its test; and the
+    source's tensors, where its own file needs a framework to be read.
     """
-    state.save(made.model, folder)
-    if made.own_file is None:
-        write_safetensors(folder / SOURCE_FILE, made.arrays)
-    variables = state.variables(made.model)
+    state.save(filling.model, folder)
+    if filling.own_file is None:
+        write_safetensors(folder / SOURCE_FILE, filling.arrays)
+    variables = state.variables(filling.model)
     table = [
         {**row.record(), "sha256": sha256(np.ascontiguousarray(variables[row.name]).tobytes()).hexdigest()}
-        for row in made.rows
+        for row in filling.rows
     ]
-    record = {"porter": __version__, **made.record(), "tensors": table}
+    record = {"porter": __version__, **filling.record(), "tensors": table}
     # The folder may be moved.
     del record["port"]
     (folder / RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    (folder / f"{made.module}.py").write_text(made.converter, encoding="utf-8")
-    at = f'HERE / "{SOURCE_FILE}"' if made.own_file is None else repr(str(made.own_file[1].resolve()))
-    (folder / f"test_{made.module}.py").write_text(text_of_test(made.module, at), encoding="utf-8")
+    (folder / f"{filling.module}.py").write_text(filling.converter, encoding="utf-8")
+    source = (
+        f'HERE / "{SOURCE_FILE}"' if filling.own_file is None else repr(str(filling.own_file[1].resolve()))
+    )
+    (folder / f"test_{filling.module}.py").write_text(text_of_test(filling.module, source), encoding="utf-8")

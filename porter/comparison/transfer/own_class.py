@@ -54,26 +54,26 @@ def own_model(into: object) -> Any:
     return expect_model(model, name, str(INTO))
 
 
-def _imported(text: str) -> object:
-    """Return what stands at an import path.
+def _imported(import_path: str) -> object:
+    """Return the class or function at an import path such as `package.module.Class`.
 
     Raises:
         UsageError: it is no such path, or the import fails.
     """
-    if not _DOTTED.fullmatch(text):
-        message = f"'{text}' names no class"
+    if not _DOTTED.fullmatch(import_path):
+        message = f"'{import_path}' names no class"
         raise UsageError(message, where=str(INTO), next=f"give {INTO.metavar}")
-    module, _, name = text.rpartition(".")
+    module, _, name = import_path.rpartition(".")
     try:
-        found = import_module(module)
+        imported = import_module(module)
     except Exception as error:  # of the package's own code too
         message = f"'{module}' cannot be imported: {type(error).__name__}: {first_line(error)}"
         raise UsageError(
             message, where=str(INTO), next="install its package, or give FILE.py:CALLABLE"
         ) from None
-    if not hasattr(found, name):
-        raise UsageError(f"{module} has no '{name}'", where=str(INTO), next=hint(name, dir(found)))
-    return getattr(found, name)
+    if not hasattr(imported, name):
+        raise UsageError(f"{module} has no '{name}'", where=str(INTO), next=hint(name, dir(imported)))
+    return getattr(imported, name)
 
 
 def name_of(model: Any) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, count, islice
 from keyword import iskeyword
 from typing import TypeAlias
 
@@ -35,21 +36,26 @@ class Name:
 
 
 def read_name(text: str) -> Name:
-    """Return a name as its texts and numbers. A letter that counts behind a number, as in `block2b`, is a
-    number too; a name with padded numbers (`01`) is text only.
+    """Return a name as its texts and numbers: `layer1.0.conv2` is `layer`, 1, `.`, 0, `.conv`, 2 and an
+    empty text. A letter that counts behind a number, as in `block2b`, is a number too; a name with padded
+    numbers (`01`) is text only.
     """
-    found = [*_NUMBER.finditer(text)]
+    matches = [*_NUMBER.finditer(text)]
     # a text lies between the end of one number and the start of the next
-    ends = [0, *(each.end() for each in found)]
-    starts = [*(each.start() for each in found), len(text)]
-    letters = tuple(place for place, each in enumerate(found) if not each[0].isdigit())
+    starts = [0, *(match.end() for match in matches)]
+    ends = [*(match.start() for match in matches), len(text)]
+    letters = tuple(place for place, match in enumerate(matches) if not match[0].isdigit())
     numbers = list[int]()
-    for place, each in enumerate(found):
-        padded = each[0].isdigit() and str(int(each[0])) != each[0]
-        if padded:  # numbers with zeros before them are text
+    for place, match in enumerate(matches):
+        if place in letters:
+            numbers.append(ord(match[0]) - ord("a"))
+        elif str(int(match[0])) == match[0]:
+            numbers.append(int(match[0]))
+        else:
+            # A number with zeros before it is text.
             return Name((text,), ())
-        numbers.append(ord(each[0]) - ord("a") if place in letters else int(each[0]))
-    return Name(tuple(text[a:b] for a, b in zip(ends, starts, strict=True)), tuple(numbers), letters)
+    texts = tuple(text[start:end] for start, end in zip(starts, ends, strict=True))
+    return Name(texts, tuple(numbers), letters)
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,12 @@ class LayerKind:
 
 @dataclass(frozen=True)
 class FilledLayer:
-    """A layer of the target, and those of the source that it is made of."""
+    """A layer of the target, and those of the source that it is made of.
+
+    Attributes:
+        ours: the target's name of the layer.
+        theirs: the source's names.
+    """
 
     kind: LayerKind
     ours: str
@@ -72,7 +83,7 @@ class FilledLayer:
 
 
 def layers_of(rows: Sequence[Row]) -> list[FilledLayer]:
-    """Return the rows as the layers that have them, in their order."""
+    """Return the layers of the target that the rows (one for each variable) belong to, in their order."""
     by_layer: dict[str, list[Row]] = {}
     for row in rows:
         by_layer.setdefault(_split(row.name)[0], []).append(row)
@@ -80,8 +91,8 @@ def layers_of(rows: Sequence[Row]) -> list[FilledLayer]:
 
 
 def _layer(ours: str, rows: Sequence[Row]) -> FilledLayer:
-    """Return a layer of the target, whose rows say how its variables are made: the source's tensors in it are
-    named by the source's layers.
+    """Return a layer of the target from the rows of its variables: the expressions that make them, with a
+    SLOT in place of each name of a layer of the source.
 
     Args:
         ours: the layer's name.
@@ -91,16 +102,21 @@ def _layer(ours: str, rows: Sequence[Row]) -> FilledLayer:
     for row in rows:
         names = {}
         for name in row.sources:
-            before, last = _split(name)
-            slot = SLOT.format(prefixes.index(before)) if before else ""
-            names[name] = f'source[f"{slot}{escaped(last)}"]' if slot else f'source["{escaped(last, False)}"]'
+            source_layer, variable = _split(name)
+            if source_layer:
+                slot = SLOT.format(prefixes.index(source_layer))
+                names[name] = f'source[f"{slot}{escaped(variable)}"]'
+            else:
+                names[name] = f'source["{escaped(variable, False)}"]'
         made.append((_split(row.name)[1], row.text(names)))
     op = next((row.kind for row in rows if row.kind), "variables")
-    return FilledLayer(LayerKind(op, tuple(made)), ours, tuple(each for each in prefixes if each))
+    return FilledLayer(LayerKind(op, tuple(made)), ours, tuple(filter(None, prefixes)))
 
 
 def _split(name: str) -> tuple[str, str]:
-    """Return a tensor's name as that of its layer and the rest, which begins with the mark between them."""
+    """Return a tensor's name as that of its layer and the rest, with the mark between them: `layer1.0.conv`
+    and `.weight`. A name without such a mark is all rest.
+    """
     place = max(name.rfind("/"), name.rfind("."))
     return (name[:place], name[place:]) if place > 0 else ("", name)
 
@@ -111,15 +127,15 @@ def escaped(text: str, in_f: bool = True) -> str:
     Args:
         in_f: the quotes are those of an f-string, in which braces are doubled.
     """
-    said = "".join(
-        f"\\{each}"
-        if each in '"\\'
-        else each
-        if each.isprintable()
-        else each.encode("unicode_escape").decode()
-        for each in text
-    )
-    return said.replace("{", "{{").replace("}", "}}") if in_f else said
+
+    def escape(letter: str) -> str:
+        """Return a letter as a string of Python has it."""
+        if letter in '"\\':
+            return f"\\{letter}"
+        return letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+
+    in_quotes = "".join(map(escape, text))
+    return in_quotes.replace("{", "{{").replace("}", "}}") if in_f else in_quotes
 
 
 @dataclass(frozen=True)
@@ -138,26 +154,30 @@ class NamedStep:
 
     def at(self, values: Numbers) -> FilledLayer:
         """Return the layer for these values of the variables."""
-        numbers = [add if index is None else values[index] + add for index, add in self.columns]
-        said = list[str]()
+        numbers = iter([add if index is None else values[index] + add for index, add in self.columns])
+        layer_names = list[str]()
         for name in self.names:
-            own, numbers = numbers[: len(name.numbers)], numbers[len(name.numbers) :]
+            # the numbers of this name as they are written
             marks = [
                 chr(ord("a") + number) if place in name.letters else str(number)
-                for place, number in enumerate(own)
+                for place, number in enumerate(islice(numbers, len(name.numbers)))
             ]
-            said.append("".join(text + mark for text, mark in zip(name.texts, [*marks, ""], strict=True)))
-        return FilledLayer(self.kind, said[0], tuple(said[1:]))
+            layer_names.append(_alternating(name.texts, marks))
+        ours, *theirs = layer_names
+        return FilledLayer(self.kind, ours, tuple(theirs))
 
     def texts(self, variables: Sequence[str]) -> list[str]:
-        """Return the names as strings of Python, f-strings where a variable stands in them."""
-        columns, said = [*self.columns], list[str]()
+        """Return the names as strings of Python, f-strings where a variable stands in them: `f"layer{i}.{j +
+        1}.conv"`.
+        """
+        columns = iter(self.columns)
+        texts = list[str]()
         for name in self.names:
-            own, columns = columns[: len(name.numbers)], columns[len(name.numbers) :]
-            # an index is that of a variable; without it, `add` is the number itself
-            is_f = any(index is not None for index, _ in own)
+            # An index is that of a variable; without it, `add` is the number itself.
+            columns_of_name = [*islice(columns, len(name.numbers))]
+            is_f = any(index is not None for index, _ in columns_of_name)
             marks = list[str]()
-            for place, (index, add) in enumerate(own):
+            for place, (index, add) in enumerate(columns_of_name):
                 letter = place in name.letters
                 if index is None:
                     marks.append(chr(ord("a") + add) if letter else str(add))
@@ -166,11 +186,14 @@ class NamedStep:
                 else:
                     sign = f" {'+' if add > 0 else '-'} {abs(add)}" if add else ""
                     marks.append(f"{{{variables[index]}{sign}}}")
-            text = "".join(
-                escaped(text, is_f) + mark for text, mark in zip(name.texts, [*marks, ""], strict=True)
-            )
-            said.append(f'{"f" * is_f}"{text}"')
-        return said
+            text = _alternating([escaped(text, is_f) for text in name.texts], marks)
+            texts.append(f'f"{text}"' if is_f else f'"{text}"')
+        return texts
+
+
+def _alternating(texts: Sequence[str], marks: Sequence[str]) -> str:
+    """Return texts with marks between them in one text; there is one mark fewer."""
+    return "".join(text + mark for text, mark in zip(texts, [*marks, ""], strict=True))
 
 
 @dataclass(frozen=True)
@@ -196,23 +219,25 @@ def rules_of(layers: Sequence[FilledLayer]) -> list[LoopRule]:
     first of each. Layers whose names differ in numbers only are one step, and steps over the same values one
     rule.
     """
+    # Layers that are alike but for the numbers in their names.
     groups: dict[tuple[object, ...], list[tuple[tuple[Name, ...], Numbers]]] = {}
     for layer in layers:
         names = tuple(map(read_name, (layer.ours, *layer.theirs)))
         skeleton = layer.kind, tuple((name.texts, name.letters) for name in names)
         numbers = tuple(number for name in names for number in name.numbers)
         groups.setdefault(skeleton, []).append((names, numbers))
-    merged: dict[tuple[object, ...], list[tuple[NamedStep, tuple[Numbers, ...], tuple[str, ...]]]] = {}
+    # Steps with the same loops; a step without loops stays alone.
+    merged: dict[tuple[object, ...], LoopRule] = {}
     for (kind, *_), members in groups.items():
         assert isinstance(kind, LayerKind)
-        names = members[0][0]
+        names, _ = members[0]
         step, values = _step(kind, names, [numbers for _, numbers in members])
         variables = _variables(step)
-        own = tuple(sorted(values))
-        merged.setdefault((own, variables) if variables else (len(merged),), []).append(
-            (step, own, variables)
-        )
-    return [LoopRule(tuple(step for step, *_ in steps), *steps[0][1:]) for steps in merged.values()]
+        loops = tuple(sorted(values))
+        key: tuple[object, ...] = (loops, variables) if variables else (len(merged),)
+        steps = merged[key].steps if key in merged else ()
+        merged[key] = LoopRule((*steps, step), loops, variables)
+    return [*merged.values()]
 
 
 def _step(
@@ -226,79 +251,91 @@ def _step(
         names: those of the first layer, the target's first.
         rows: the numbers in the names of each layer.
     """
+    # for each number in the names, its values in all layers
     columns = [*zip(*rows, strict=True)]
-    own = len(names[0].numbers)
-    found = list[tuple[int, ...]]()
-    said: dict[int, tuple[int | None, int]] = {}
+    count_in_target = len(names[0].numbers)
+    variables = list[tuple[int, ...]]()
+    # for each number in the names: the variable (None for a constant), and what is added to it
+    terms: dict[int, tuple[int | None, int]] = {}
     # the numbers of the source's names first
-    for place in (*range(own, len(columns)), *range(own)):
+    for place in (*range(count_in_target, len(columns)), *range(count_in_target)):
         column = columns[place]
         if len({*column}) == 1:
             # one number in all layers
-            said[place] = None, column[0]
+            terms[place] = None, column[0]
             continue
-        for index, known in enumerate(found):
-            if len({one - other for one, other in zip(column, known, strict=True)}) == 1:
-                said[place] = index, column[0] - known[0]
+        for index, variable in enumerate(variables):
+            differences = {number - value for number, value in zip(column, variable, strict=True)}
+            if len(differences) == 1:
+                terms[place] = index, differences.pop()
                 break
         else:
-            said[place] = len(found), 0
-            found.append(column)
-    values: list[Numbers] = [*zip(*found, strict=True)] if found else [()] * len(rows)
-    return NamedStep(kind, names, tuple(said[place] for place in range(len(columns)))), values
+            terms[place] = len(variables), 0
+            variables.append(column)
+    values: list[Numbers] = [*zip(*variables, strict=True)] if variables else [()] * len(rows)
+    return NamedStep(kind, names, tuple(terms[place] for place in range(len(columns)))), values
 
 
 def _variables(step: NamedStep) -> tuple[str, ...]:
-    """Return a name for each variable: the word before its number, otherwise a letter."""
+    """Return a name for each variable of a step's loops: the word before its number, as `layer` for the 1 in
+    `layer1.0`, otherwise a letter.
+    """
     words: dict[int, str] = {}
-    columns = iter(step.columns)
-    before = [(name, place) for name in step.names for place in range(len(name.numbers))]
-    own = len(step.names[0].numbers)
-    placed = [*zip(before, columns, strict=True)]
-    for (name, place), (index, _) in (*placed[own:], *placed[:own]):
+    positions = [(name, place) for name in step.names for place in range(len(name.numbers))]
+    count_in_target = len(step.names[0].numbers)
+    placed = [*zip(positions, step.columns, strict=True)]
+    # The source's names come first, as in `_step`.
+    for (name, place), (index, _) in (*placed[count_in_target:], *placed[:count_in_target]):
         if index is None or index in words:
             continue
-        found = _LAST_WORD.search("".join(name.texts[: place + 1]))
-        word = found[1].lower().removesuffix("s") if found else ""
+        match = _LAST_WORD.search("".join(name.texts[: place + 1]))
+        word = match[1].lower().removesuffix("s") if match else ""
         usable = len(word) > 1 and not iskeyword(word) and word not in {*_TAKEN, *words.values()}
         words[index] = (
-            word
-            if usable
-            else next(each for each in ("i", "j", "k", "n", "m", "p", "q", "r") if each not in words.values())
+            word if usable else next(letter for letter in "ijknmpqr" if letter not in words.values())
         )
     return tuple(words[index] for index in sorted(words))
 
 
 def loop_lines(values: Sequence[Numbers], variables: Sequence[str]) -> list[str]:
-    """Return the `for` statements of these values, one inside the other: ranges where all values of the first
-    variable have the same inner loop, a range with counts where only its length differs, otherwise a table.
+    """Return the `for` statements that give the variables these values, one inside the other: ranges where
+    all values of the first variable have the same inner loop, a range with counts where only its length
+    differs (`for layer, blocks in enumerate((3, 4, 6, 3), 1):`), otherwise a table of all values.
     """
     if not variables:
         return []
     first, *others = variables
-    inner = {each[0]: tuple(sorted(rest[1:] for rest in values if rest[0] == each[0])) for each in values}
+    # by each value of the first variable, the values of the others
+    inner = _by_first(values)
     starts = sorted(inner)
     if len({*inner.values()}) == 1:
         return [f"for {first} in {_range(starts)}:", *loop_lines(inner[starts[0]], others)]
-    seconds = {start: sorted({each[0] for each in rest}) for start, rest in inner.items()}
-    rests = {
-        tuple(sorted(each[1:] for each in rest if each[0] == second))
-        for start, rest in inner.items()
-        for second in seconds[start]
-    }
+    by_second = {start: _by_first(rest) for start, rest in inner.items()}
+    seconds = {start: sorted(rests) for start, rests in by_second.items()}
+    innermost = {rest for rests in by_second.values() for rest in rests.values()}
     # where the second variable begins
-    low = {each[0] for each in seconds.values()}
-    if len(rests) == len(low) == 1 and all(map(_is_range, [starts, *seconds.values()])):
-        (start,), count = low, f"{others[0]}s" if len(others[0]) > 1 else "count"
-        sizes = tuple(len(seconds[each]) for each in starts)
-        ends = f"{start}, {start} + {count}" if start else count
-        begin = f", {starts[0]}" if starts[0] else ""
+    lowest = {values_of_second[0] for values_of_second in seconds.values()}
+    are_ranges = all(map(_is_range, [starts, *seconds.values()]))
+    if len(innermost) == len(lowest) == 1 and are_ranges:
+        # The second variable runs from one start, through as many values as a table of counts says.
+        (start,) = lowest
+        count_name = f"{others[0]}s" if len(others[0]) > 1 else "count"
+        counts = tuple(len(seconds[value]) for value in starts)
+        range_text = f"{start}, {start} + {count_name}" if start else count_name
+        enumerate_from = f", {starts[0]}" if starts[0] else ""
         return [
-            f"for {first}, {count} in enumerate({sizes}{begin}):",
-            f"for {others[0]} in range({ends}):",
-            *loop_lines(next(iter(rests)), others[1:]),
+            f"for {first}, {count_name} in enumerate({counts}{enumerate_from}):",
+            f"for {others[0]} in range({range_text}):",
+            *loop_lines(next(iter(innermost)), others[1:]),
         ]
     return [f"for {', '.join(variables)} in {_table(values)}:"]
+
+
+def _by_first(values: Sequence[Numbers]) -> dict[int, tuple[Numbers, ...]]:
+    """Return by each first number the rest of the rows that begin with it, sorted: `{1: ((0,), (1,))}` for
+    (1, 0) and (1, 1).
+    """
+    return {first: tuple(sorted(row[1:] for row in values if row[0] == first)) for first, *_ in values}
 
 
 def _is_range(values: Sequence[int]) -> bool:
@@ -316,22 +353,26 @@ def _table(values: Sequence[Numbers]) -> str:
 
 
 def checked(rules: Sequence[LoopRule], layers: Sequence[FilledLayer]) -> Sequence[LoopRule]:
-    """Return the rules, which have to give these layers, each once."""
-    given = [layer for rule in rules for layer in rule.layers()]
-    assert len(given) == len(layers) and {*given} == {*layers}, "the rules give other layers than the table"
+    """Return the rules, after an assertion that they give exactly these layers, each once."""
+    layers_of_rules = [layer for rule in rules for layer in rule.layers()]
+    assert len(layers_of_rules) == len(layers) and {*layers_of_rules} == {*layers}, (
+        "the rules give other layers than the table"
+    )
     return rules
 
 
 def kinds_of(rules: Sequence[LoopRule]) -> Mapping[LayerKind, str]:
-    """Return a function's name for each kind of layer, numbered from 2 on where several would have one."""
+    """Return the name of the function that makes each kind of layer: `put_conv`, and `put_conv_2` for
+    another kind of convolution.
+    """
     words = {"batch_norm": "norm", "layer_norm": "norm", "group_norm": "norm"}
     names: dict[LayerKind, str] = {}
     for rule in rules:
         for step in rule.steps:
             if step.kind not in names:
-                word, place = f"put_{words.get(step.kind.op, step.kind.op)}", 2
-                name = word
-                while name in names.values():
-                    name, place = f"{word}_{place}", place + 1
-                names[step.kind] = name
+                word = f"put_{words.get(step.kind.op, step.kind.op)}"
+                numbered = (f"{word}_{number}" for number in count(2))
+                names[step.kind] = next(
+                    name for name in chain([word], numbered) if name not in names.values()
+                )
     return names

@@ -72,42 +72,47 @@ class Row:
     @cached_property
     def sources(self) -> tuple[str, ...]:
         """The names of the source's tensors."""
-        each = (one.parts if isinstance(one, Joined) else (one,) for one in self.given.values())
-        return tuple(dict.fromkeys(one.name for some in each for one in some if isinstance(one, TakenTensor)))
+        parts = (
+            part
+            for argument in self.given.values()
+            for part in (argument.parts if isinstance(argument, Joined) else (argument,))
+        )
+        return tuple(dict.fromkeys(part.name for part in parts if isinstance(part, TakenTensor)))
 
     def made(self, source: NamedArrays) -> Array:
-        """Return the variable's numbers, as the text computes them.
+        """Return the variable's numbers: the array that the expression of `text` gives.
 
         Args:
             source: the tensors of the source by name.
         """
-        given = {name: _made(one, source) for name, one in self.given.items()}
+        arguments = {name: _made(argument, source) for name, argument in self.given.items()}
         if self.function is not None:
-            value = moved(self.after, getattr(converter_functions, self.function)(**given))
+            value = moved(self.after, getattr(converter_functions, self.function)(**arguments))
         else:
-            (value,) = given.values()
+            (value,) = arguments.values()
         if isinstance(value, float):
             return np.full(self.shape, value, self.dtype)
         return value.astype(self.dtype) if self.cast else value
 
     def text(self, names: Mapping[str, str]) -> str:
-        """Return the same as an expression of numpy.
+        """Return how the variable is made as an expression of numpy, such as
+        `source["conv1.weight"].transpose(2, 3, 1, 0)`.
 
         Args:
-            names: what stands for each of the source's tensors.
+            names: by the name of each of the source's tensors, the text that stands for it.
         """
-        given = {name: _text(one, names) for name, one in self.given.items()}
+        arguments = {name: _text(argument, names) for name, argument in self.given.items()}
         if self.function is not None:
-            said = move_text(self.after, f"{self.function}({', '.join(given.values())})")
+            expression = move_text(self.after, f"{self.function}({', '.join(arguments.values())})")
         elif not self.sources:
             (number,) = self.given.values()
-            made = {0.0: "zeros", 1.0: "ones"}.get(float(number))  # type: ignore[arg-type]
+            function = {0.0: "zeros", 1.0: "ones"}.get(float(number))  # type: ignore[arg-type]
             shape = str(self.shape)
             kind = "" if self.dtype == "float64" else f", np.{self.dtype}"
-            return f"np.{made}({shape}{kind})" if made else f"np.full({shape}, {number!r}{kind})"
+            return f"np.{function}({shape}{kind})" if function else f"np.full({shape}, {number!r}{kind})"
         else:
-            (said,) = given.values()
-        return f"{said}.astype(np.{self.dtype})" if self.cast else said
+            (expression,) = arguments.values()
+        return f"{expression}.astype(np.{self.dtype})" if self.cast else expression
 
     def record(self) -> dict[str, Any]:
         """Return a line of the table."""
@@ -121,25 +126,26 @@ class Row:
         }
 
 
-def _made(given: Given, source: NamedArrays) -> Any:
+def _made(argument: Given, source: NamedArrays) -> Any:
     """Return the numbers of a moved tensor or of joined ones; a number as it is."""
-    match given:
+    match argument:
         case TakenTensor(name, move):
             return moved(move, source[name])
         case Joined(parts, axis):
             return np.concatenate([moved(part.move, source[part.name]) for part in parts], axis)
-    return given
+    return argument
 
 
-def _text(given: Given, names: Mapping[str, str]) -> str:
-    """Return the same as `_made` as an expression of numpy."""
-    match given:
+def _text(argument: Given, names: Mapping[str, str]) -> str:
+    """Return the expression of numpy that computes what `_made` returns."""
+    match argument:
         case TakenTensor(name, move):
             return move_text(move, names[name])
         case Joined(parts, axis):
-            said = ", ".join(move_text(part.move, names[part.name]) for part in parts)
-            return f"np.concatenate([{said}]{f', {axis}' if axis else ''})"
-    return f"{given:g}" if float(f"{given:g}") == given else repr(given)
+            arrays = ", ".join(move_text(part.move, names[part.name]) for part in parts)
+            axis_text = f", {axis}" if axis else ""
+            return f"np.concatenate([{arrays}]{axis_text})"
+    return f"{argument:g}" if float(f"{argument:g}") == argument else repr(argument)
 
 
 @dataclass
@@ -189,31 +195,36 @@ class SourceTensors:
 
 
 def located(variables: NamedArrays, tensors: Tensors) -> dict[Key, tuple[str, Places]]:
-    """Return the variable that each canonical tensor is, and the place in it of each of its cells: by their
-    numbers, which are random. Tensors that are no variable in another order of axes are left out.
+    """Return where each canonical tensor of a model lies in its variables: by path and role, the variable's
+    name, and for each cell of the tensor its place in that variable. It is found by the numbers, which are
+    random. Tensors that are no variable in another order of axes are left out.
     """
     by_size: dict[int, list[tuple[str, float]]] = {}
     for name, array in variables.items():
         if is_floating(array):
             by_size.setdefault(array.size, []).append((name, _sum(array)))
-    found = dict[Key, tuple[str, Places]]()
+    located_tensors = dict[Key, tuple[str, Places]]()
     for path, roles in tensors.items():
         for role, tensor in roles.items():
             total = _sum(tensor)
             # Equal sums are cheap to find; then the numbers are compared.
-            near = [name for name, own in by_size.get(tensor.size, ()) if abs(own - total) <= 1e-6 * total]
-            ways = (
+            similar = [
+                name
+                for name, variable_sum in by_size.get(tensor.size, ())
+                if abs(variable_sum - total) <= 1e-6 * total
+            ]
+            arrangements = (
                 (name, order)
-                for name in near
+                for name in similar
                 for order in (*_USUAL, *permutations(range(variables[name].ndim)))
                 if len(order) == variables[name].ndim
             )
-            for name, order in ways:
+            for name, order in arrangements:
                 if np.array_equal(variables[name].transpose(order).reshape(tensor.shape), tensor):
                     places = counted(variables[name].shape).transpose(order).reshape(tensor.shape)
-                    found[path, role] = name, places
+                    located_tensors[path, role] = name, places
                     break
-    return found
+    return located_tensors
 
 
 def _sum(array: Array) -> float:
@@ -247,69 +258,73 @@ class Tabling:
     def _row(self, key: Key, value: Value) -> Row | None:
         """Return how a variable is made of a value; None where no steps of numpy say it."""
         name, places = self.places[key]
-        own = self.variables[name]
-        cells = np.empty(places.size, np.int64)  # the canonical cell of each of the variable's
+        variable = self.variables[name]
+        # `places` is from canonical cells to the variable's; here is the canonical cell of each of those.
+        cells = np.empty(places.size, np.int64)
         cells[places.reshape(-1)] = np.arange(places.size)
-        back = cells.reshape(own.shape)
+        canonical_cells = cells.reshape(variable.shape)
         kind = self.kinds.get(key[0], "")
-        said = own.shape, own.dtype.name
+        shape, dtype = variable.shape, variable.dtype.name
         match value:
             case SameNumber(number):
-                return Row(name, {"": float(number)}, *said, kind=kind)
+                return Row(name, {"": float(number)}, shape, dtype, kind=kind)
             case Copied():
-                given = self._given(value, places.shape, back)
-                if given is None:
+                taken = self._given(value, canonical_cells)
+                if taken is None:
                     return None
-                return Row(name, {"": given}, *said, cast=self._casts(given, own), kind=kind)
+                return Row(name, {"": taken}, shape, dtype, cast=self._casts(taken, variable), kind=kind)
             case ComputedValue(function, arguments):
-                after = move_of(back, places.shape)
-                taken = {
-                    word: one if isinstance(one, float) else self._given(one, places.shape, None)
-                    for word, one in arguments.items()
+                after = move_of(canonical_cells, places.shape)
+                given = {
+                    parameter: argument if isinstance(argument, float) else self._given(argument, None)
+                    for parameter, argument in arguments.items()
                 }
-                whole = {word: one for word, one in taken.items() if one is not None}
-                if after is None or len(whole) < len(taken):
+                known = {parameter: argument for parameter, argument in given.items() if argument is not None}
+                if after is None or len(known) < len(given):
                     return None
-                cast = any(self._casts(one, own) for one in whole.values())
-                return Row(name, whole, *said, function, after, cast, kind)
+                cast = any(self._casts(argument, variable) for argument in known.values())
+                return Row(name, known, shape, dtype, function, after, cast, kind)
 
-    def _given(
-        self, copied: Copied, shape: tuple[int, ...], back: Places | None
-    ) -> TakenTensor | Joined | None:
-        """Return what gives the numbers of a canonical tensor of a shape; None where no steps do.
+    def _given(self, copied: Copied, canonical_cells: Places | None) -> TakenTensor | Joined | None:
+        """Return what of the source's file gives the numbers of a tensor; None where no steps of numpy do.
 
         Args:
             copied: the source's cells that they are.
-            back: the canonical cell of each of the variable's cells; None for the tensor as it is.
+            canonical_cells: the canonical cell of each of the variable's cells; None for the canonical tensor
+                itself.
         """
         cells = [self.source.cells(key) for key in copied.keys]
         if len(cells) > 1:
-            return self._joined(copied, cells, back)
-        (name, own), places = cells[0], copied.places
-        lies = own.reshape(-1) if places is None else own.reshape(-1)[places.reshape(-1)]
-        shape = own.shape if places is None else places.shape
-        lies = lies.reshape(shape) if back is None else lies[back]
-        move = move_of(lies, self.source.arrays[name].shape)
+            return self._joined(copied, cells, canonical_cells)
+        # The place in the source's array of each canonical cell, and then of each cell of the variable.
+        name, source_places = cells[0]
+        places = source_places
+        if copied.places is not None:
+            places = source_places.reshape(-1)[copied.places]
+        if canonical_cells is not None:
+            places = places.reshape(-1)[canonical_cells]
+        move = move_of(places, self.source.arrays[name].shape)
         return None if move is None else TakenTensor(name, move)
 
     def _joined(
-        self, copied: Copied, cells: Sequence[tuple[str, Places]], back: Places | None
+        self, copied: Copied, cells: Sequence[tuple[str, Places]], canonical_cells: Places | None
     ) -> Joined | None:
         """Return tensors of several names, which follow each other along an axis; None where they do not.
 
         Args:
             copied: the source's cells that they are.
             cells: for each name, the place in its array of each cell of its tensor.
-            back: as in `_given`.
+            canonical_cells: as in `_given`.
         """
         assert copied.which is not None and copied.places is not None
+        order = counted(copied.which.shape) if canonical_cells is None else canonical_cells
+        # for each cell, which of the names it is from
         which, places = copied.which.reshape(-1), copied.places.reshape(-1)
         # the place of each cell in the array of its name
-        lies = np.empty_like(places)
-        for index, (_, own) in enumerate(cells):
-            lies[which == index] = own.reshape(-1)[places[which == index]]
-        order = counted(copied.which.shape) if back is None else back
-        lies, which = lies[order], which[order]
+        array_places = np.empty_like(places)
+        for index, (_, source_places) in enumerate(cells):
+            array_places[which == index] = source_places.reshape(-1)[places[which == index]]
+        array_places, which = array_places[order], which[order]
         for axis in range(which.ndim):
             line = np.moveaxis(which, axis, 0).reshape(which.shape[axis], -1)
             starts = [0, *(np.flatnonzero(np.diff(line[:, 0])) + 1).tolist(), len(line)]
@@ -318,21 +333,17 @@ class Tabling:
                 parts = list[TakenTensor]()
                 for start, stop in pairwise(starts):
                     name = cells[int(line[start, 0])][0]
-                    part = lies[(slice(None),) * axis + (slice(start, stop),)]
-                    move = move_of(part, self.source.arrays[name].shape)
+                    places_of_part = array_places[(slice(None),) * axis + (slice(start, stop),)]
+                    move = move_of(places_of_part, self.source.arrays[name].shape)
                     if move is None:
                         return None
                     parts.append(TakenTensor(name, move))
                 return Joined(tuple(parts), axis)
         return None
 
-    def _casts(self, given: Given, own: Array) -> bool:
+    def _casts(self, given: Given, variable: Array) -> bool:
         """Return whether some of the source's tensors have another type than the variable."""
-        names = (
-            [part.name for part in given.parts]
-            if isinstance(given, Joined)
-            else [given.name]
-            if isinstance(given, TakenTensor)
-            else []
-        )
-        return any(self.source.arrays[name].dtype != own.dtype for name in names)
+        if isinstance(given, float):
+            return False
+        parts = given.parts if isinstance(given, Joined) else (given,)
+        return any(self.source.arrays[part.name].dtype != variable.dtype for part in parts)

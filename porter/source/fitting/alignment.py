@@ -56,8 +56,9 @@ class Alignment:
         return sum(bool(self.candidates[node.path]) for node in self.graph.nodes) / len(self.graph.nodes)
 
     def pairs(self, path: str, name: str) -> dict[str, str]:
-        """Walk back from `path`, whose layer is `name`, and return the layer of every node that leads to it.
-        INPUT's is the input of the trunk.
+        """Walk back from `path`, whose layer is `name`, and return the file's layer of every node that leads
+        to it, by path. The layer of INPUT is the one that the network's first layers read: the file's input,
+        or its last layer that only prepares it.
 
         Raises:
             MappingError: a node would have two layers, or a layer two nodes: the graphs differ.
@@ -105,21 +106,24 @@ class Alignment:
         }
 
     def _passes(self, node: Node, name: str) -> bool:
-        """Return whether `name` is the layer of the node only because it is the layer of the node's input."""
+        """Return whether a node is paired with a layer only because the node before it is: the file has no
+        layer of its own for an identity, a flattening, or a norm that was folded into the convolution before
+        it.
+        """
         before = node.inputs[0] if _keeps_values(node.op) else self.norms.get(node.path, "")
         return isinstance(node.op, ops.Identity) or name in self.candidates.get(before, ())
 
     def _inputs(self, node: Node, layer: FileNode, known: Mapping[str, str]) -> Sequence[str]:
-        """Return the layers of the node's inputs, which give what the layer reads. Layers that agree with the
-        known pairs come first. They are in the order of the node's inputs.
+        """Return the file's layers that stand for the node's inputs, in the order of these inputs: a choice
+        that gives what `layer` reads. A choice that agrees with the known pairs is preferred.
         """
         read_values = _read_values(layer.op, layer.inputs, self.parts)
-        orders = _input_choices(node, self.candidates)
-        fitting = [order for order in orders if _read_values(node.op, order, self.parts) == read_values]
+        choices = _input_choices(node, self.candidates)
+        fitting = [names for names in choices if _read_values(node.op, names, self.parts) == read_values]
         agreeing = (
-            order
-            for order in fitting
-            if all(known.get(p, n) == n for p, n in zip(node.inputs, order, strict=True))
+            names
+            for names in fitting
+            if all(known.get(path, name) == name for path, name in zip(node.inputs, names, strict=True))
         )
         return next(agreeing, fitting[0])
 
@@ -132,17 +136,19 @@ class Alignment:
         if self.candidates[path]:
             return
         leading = _leading_to(self.graph, path)
+        # The first node without a layer: all its inputs have some.
         node = next(
             node for node in self.graph.nodes if node.path in leading and not self.candidates[node.path]
         )
+        possible_inputs = {name for source in node.inputs for name in self.candidates[source]}
+        matched = {name for names in self.candidates.values() for name in names}
         readers = [
             layer
             for layer in self.file.nodes
-            if any(name in self.candidates[source] for source in node.inputs for name in layer.inputs)
+            if not possible_inputs.isdisjoint(layer.inputs)
             and layer.op != node.op
+            and layer.name not in matched
         ]
-        matched = {name for names in self.candidates.values() for name in names}
-        readers = [layer for layer in readers if layer.name not in matched]
         foreign = [layer for layer in readers if isinstance(layer.op, Foreign)]
         # Layers that porter has no op for are the likeliest cause, so they are named alone.
         instead = (
@@ -176,12 +182,13 @@ def align(graph: Graph, file: FileGraph, native: KnownSize) -> Alignment:
         )
     file = without_cells(file)
     parts: dict[str, tuple[str, ...]] = {}
+    # The file's layers, by the names of what they read.
     readers: dict[tuple[str, ...], list[FileNode]] = defaultdict(list)
     for layer in file.nodes:
-        key = _read_values(layer.op, layer.inputs, parts)
-        readers[key].append(layer)
-        if isinstance(layer.op, ops.ConcatChannels) and len(key) <= _MOST_PARTS:
-            parts[layer.name] = key
+        read_values = _read_values(layer.op, layer.inputs, parts)
+        readers[read_values].append(layer)
+        if isinstance(layer.op, ops.ConcatChannels) and len(read_values) <= _MOST_PARTS:
+            parts[layer.name] = read_values
     size = file.built_size or native
     try:
         sizes = shapes(graph, size)
@@ -198,20 +205,24 @@ def align(graph: Graph, file: FileGraph, native: KnownSize) -> Alignment:
         if isinstance(node.op, ops.Identity):
             candidates[node.path] = candidates[node.inputs[0]]
             continue
-        keys = {_read_values(node.op, names, parts) for names in _input_choices(node, candidates)}
-        layers = [layer for key in sorted(keys) for layer in readers.get(key, ())]
+        # Each tuple of layers that the node may read is looked up among what the file's layers read.
+        choices = sorted({_read_values(node.op, names, parts) for names in _input_choices(node, candidates)})
+        layers = [layer for read_values in choices for layer in readers.get(read_values, ())]
         shape = sizes[node.inputs[0]]
         fitting = tuple(layer.name for layer in layers if is_kind(node.op, layer.op, shape, node == head))
         if isinstance(node.op, ops.ConcatChannels) and not fitting:
-            inner = next(
-                (key for key in sorted(keys) if any(_is_part(key, joined) for joined in parts.values())), None
+            joined_in_part = (
+                names for names in choices if any(_is_part(names, whole) for whole in parts.values())
             )
+            inner = next(joined_in_part, None)
             if inner is not None:
-                joins.append(FileNode(unused_name(node.path, file.by_name), node.op, inner))
-                parts[joins[-1].name], fitting = inner, (joins[-1].name,)
+                join = FileNode(unused_name(node.path, file.by_name), node.op, inner)
+                joins.append(join)
+                parts[join.name] = inner
+                fitting = (join.name,)
         # Such a node may have no layer of its own in the file; then that of its input stands for it.
-        passes = node.path in folded or _keeps_values(node.op)
-        candidates[node.path] = (*candidates[node.inputs[0]], *fitting) if passes else fitting
+        may_lack_layer = node.path in folded or _keeps_values(node.op)
+        candidates[node.path] = (*candidates[node.inputs[0]], *fitting) if may_lack_layer else fitting
     return Alignment(graph, replace(file, nodes=(*file.nodes, *joins)), candidates, parts)
 
 
@@ -248,16 +259,19 @@ def without_cells(file: FileGraph) -> FileGraph:
             for node in file.nodes
         ),
     )
+    # The nodes whose value is a map of one cell, and those of them that some node reads beside a larger map.
     cells: set[str] = set()
     meets_map: set[str] = set()
     for node in file.nodes:
-        of_cells = cells.intersection(node.inputs)
-        if _makes_cell(node.op) or (of_cells and cells.issuperset(node.inputs)):
+        cells_read = cells.intersection(node.inputs)
+        reads_only_cells = bool(cells_read) and cells.issuperset(node.inputs)
+        if _makes_cell(node.op) or reads_only_cells:
             cells.add(node.name)
         else:
-            meets_map |= of_cells
+            meets_map |= cells_read
     # Cells that meet a larger map stay maps, and so does all that leads to them.
     remaining = file.leading_to(meets_map)
+    # A reshape that goes is called as what it reads.
     new_names = {name: name for name in file.inputs}
     nodes: list[FileNode] = []
     for node in file.nodes:
@@ -280,7 +294,10 @@ def without_cells(file: FileGraph) -> FileGraph:
 
 
 def _has_window(op: Op | Foreign) -> bool:
-    """Return whether an op reads more than one cell for each of its own."""
+    """Return whether an op, such as a 3x3 convolution, reads several cells of its input for each that it
+    gives.
+    """
+    # the window and pads of the op; None if it has none
     site = site_of(op)
     return site is not None and site.window.kernel != (1, 1)
 
@@ -290,19 +307,16 @@ def _as_global_pool(node: FileNode, shape: Shape | None) -> FileNode:
     as it is. Without a known shape it stays, too.
     """
     op = node.op
-    if (
-        not isinstance(op, ops.AvgPool | ops.MaxPool)
-        or op.convention.rule != "valid"
-        or op.window.kernel != (shape or ())[1:]
-    ):
+    if not isinstance(op, ops.AvgPool | ops.MaxPool) or op.convention.rule != "valid" or shape is None:
         return node
-    return replace(
-        node, op=ops.GlobalAvgPool(keep=True) if isinstance(op, ops.AvgPool) else ops.GlobalMaxPool(keep=True)
-    )
+    if op.window.kernel != shape[1:]:
+        return node
+    global_pool = ops.GlobalAvgPool if isinstance(op, ops.AvgPool) else ops.GlobalMaxPool
+    return replace(node, op=global_pool(keep=True))
 
 
 def _makes_cell(op: Op | Foreign) -> bool:
-    """Return whether an op's value is a map of one cell, or takes part in the reshapes of one."""
+    """Return whether an op gives a map of one cell, as a global pool does, or only reshapes one."""
     return isinstance(op, ops.GlobalAvgPool | ops.GlobalMaxPool | ops.AsMap) or op == ops.Flatten()
 
 
@@ -338,15 +352,14 @@ def is_kind(wanted: Op, found: Op | Foreign, shape: Shape, head: bool) -> bool:
 
 
 def describe(op: Op | Foreign) -> str:
-    """Return a layer in a few words."""
+    """Return a layer in a few words, for an error: `a 3x3 conv of 64 filters`."""
     match op:
         case Foreign(kind=kind):
             return kind
         case ops.Conv(filters=filters, window=window, groups=groups):
             rows, columns = window.kernel
-            return f"a {rows}x{columns} conv of {filters} filters" + (
-                f" in {groups} groups" if groups > 1 else ""
-            )
+            in_groups = f" in {groups} groups" if groups > 1 else ""
+            return f"a {rows}x{columns} conv of {filters} filters{in_groups}"
         case ops.Dense(units=units):
             return f"a dense layer of {units} units"
         case _:
@@ -354,8 +367,9 @@ def describe(op: Op | Foreign) -> str:
 
 
 def inputs_of(file: FileGraph) -> tuple[tuple[str, ...], ...]:
-    """Return for each input of the file the layers that can be a graph's input: the input itself, and for the
-    first one also the layers that only prepare it, which scale it by constants, or porter has no op for them.
+    """Return, for each input of the file, the layers that can be the recipe's input: the input itself, and
+    for the first one also layers that only prepare it: they scale it by constants, or porter has no op for
+    them and they hold no tensors.
     """
     prepared = [INPUT]
     for layer in file.nodes:
@@ -374,7 +388,9 @@ def _input_choices(node: Node, candidates: Mapping[str, Sequence[str]]) -> Itera
 
 
 def _is_part(part: tuple[str, ...], whole: tuple[str, ...]) -> bool:
-    """Return whether a tuple stands in another one, unbroken."""
+    """Return whether the names of `part` stand in `whole` one after another: `('b', 'c')` in `('a', 'b',
+    'c')`, and not `('a', 'c')`.
+    """
     return any(whole[start : start + len(part)] == part for start in range(len(whole) - len(part) + 1))
 
 
@@ -394,6 +410,6 @@ def _read_values(
 
 
 def _leading_to(graph: Graph, path: str) -> set[str]:
-    """Return the nodes that lead to a node, with it."""
+    """Return the paths of all nodes that lead to a node, and its own."""
     nodes = graph.by_path
     return upstream([path], lambda name: nodes[name].inputs if name in nodes else ())

@@ -58,9 +58,9 @@ def fit_by_graph(candidate: Candidate, keep_background: bool = False) -> Fit:
 
 
 def _fit(candidate: Candidate, end: End, keep_background: bool) -> Fit:
-    """Return the fit of a file whose graph is the recipe's up to its head, which ends in the file's layer
-    `end`. Where the graphs differ in pads or constants, the file's are taken, and a warning names the
-    differences.
+    """Return the fit of a file whose graph is the recipe's up to its head, with `end`, the file's layer that
+    gives the logits. Where the graphs differ in pads or constants, the file's are taken, and a warning names
+    the differences.
 
     Raises:
         MappingError: the graphs differ otherwise, or `--map` names another layer than the aligned one.
@@ -96,6 +96,7 @@ def _fit(candidate: Candidate, end: End, keep_background: bool) -> Fit:
         for tensor in file.by_name[layer].tensors.values()
     }
     is_zoos_model = not differences and not folded and grafted.plain
+    # The taps are the names under which an engine shows the values of nodes.
     tap_names_of_zoo = tap_names(member, draft, layers) if is_zoos_model else {}
     unread = _unread_layers(file, end)
     left = (f"left out, because the head does not read them: {some(unread)}",) if unread else ()
@@ -138,8 +139,8 @@ def _classes_of_output(graph: Graph, with_recipes_head: bool) -> int:
 
 
 def _norms_note(draft: Graph, grafted: Graph, folded: Mapping[str, str]) -> tuple[str, ...]:
-    """Return a note on what the file has made of the recipe's batch norms; none if they are batch norms in it
-    too.
+    """Return a note on what the file has made of the recipe's batch norms, such as `its batch norms: 53
+    folded into the layers before them`; none if they are batch norms in it too.
     """
     norms = [
         node.path
@@ -148,16 +149,17 @@ def _norms_note(draft: Graph, grafted: Graph, folded: Mapping[str, str]) -> tupl
     ]
     scales = sum(isinstance(grafted.by_path[path].op, ops.ChannelScale) for path in norms)
     counts = {
-        f"{len(folded)} folded into the layers before them": folded,
+        f"{len(folded)} folded into the layers before them": len(folded),
         f"{scales} scales and offsets": scales,
     }
-    made = ", ".join(words for words, there in counts.items() if there)
+    made = ", ".join(words for words, count in counts.items() if count)
     return (f"its batch norms: {made}",) if made else ()
 
 
 def _differences(draft: Graph, grafted: Graph, folded: Collection[str], size: Size) -> list[str]:
-    """Return the differences of the file's graph from the recipe's, as lines of a message. Pads that are
-    equal at the file's size are no difference.
+    """Return the differences of the file's graph from the recipe's, as lines of a message, such as
+    `stem/conv: padding 'same' where the recipe has 'pad 3'`. Pads that are equal at the file's size are no
+    difference.
 
     Args:
         folded: layers that have taken in the norm after them, and so have its offset as a bias.
@@ -169,6 +171,7 @@ def _differences(draft: Graph, grafted: Graph, folded: Collection[str], size: Si
         # A node that the file lacks, such as the recipe's head, is no difference.
         file_op = grafted.by_path[node.path].op if node.path in grafted.by_path else op
         site = sites.get(node.path)
+        # `site.one` is the window and pads in the recipe, `site.other` those in the file.
         if site is not None and site.only_pads:
             lines.append(f"{node.path}: padding '{site.other}' where the recipe has '{site.one}'")
         elif site is not None:
@@ -181,11 +184,10 @@ def _differences(draft: Graph, grafted: Graph, folded: Collection[str], size: Si
             lines.append(f"{node.path}: epsilon {file_op.epsilon:g} where the recipe has {op.epsilon:g}")
         if type(op) is not type(file_op) and not isinstance(file_op, ops.ChannelScale):
             lines.append(f"{node.path}: {describe(file_op)} where the recipe has {describe(op)}")
-        weighted = op if isinstance(op, ops.Conv | ops.Dense) else None
         if (
-            weighted
+            isinstance(op, ops.Conv | ops.Dense)
             and isinstance(file_op, ops.Conv | ops.Dense)
-            and weighted.bias != file_op.bias
+            and op.bias != file_op.bias
             and node.path not in folded
         ):
             lines.append(
@@ -196,8 +198,8 @@ def _differences(draft: Graph, grafted: Graph, folded: Collection[str], size: Si
 
 
 def _expect_whole_averages(grafted: Grafted, file: FileGraph, size: Size) -> None:
-    """Refuse an average over a whole map of the recipe that is not over the file's whole map, because their
-    strides differ.
+    """Refuse a file that averages a window of fixed size where the recipe averages the whole map, if that
+    window is not the file's whole map: its strides differ then, and the map has another size.
     """
     sizes = shapes(grafted.graph, size)
     for path, layer in grafted.layers.items():
@@ -214,18 +216,18 @@ def _expect_whole_averages(grafted: Grafted, file: FileGraph, size: Size) -> Non
 
 
 def _reference_names(
-    graph: Graph, dialect: Dialect, layers: NodeNames, found: Mapping[TensorKey, str]
+    graph: Graph, dialect: Dialect, layers: NodeNames, tensors: Mapping[TensorKey, str]
 ) -> dict[str, str]:
-    """Return the name of each tensor in the zoo's own implementation, by its name in the file. Of several
-    spellings, which are names that versions of the framework have for one tensor, it is the one that ends in
-    the file's variable, otherwise the first.
+    """Return the name of each tensor in the zoo's own implementation, by its name in the file. A framework's
+    versions may have several names for one tensor (spellings): the one that ends in the same word as the
+    file's name is taken, otherwise the first.
 
     Args:
         layers: by path, the zoo's name of the layer.
-        found: by path and role, the file's name of the tensor.
+        tensors: by path and role, the file's name of the tensor.
     """
     names = {}
-    for (path, role), tensor in found.items():
+    for (path, role), tensor in tensors.items():
         spellings = tensor_names(dialect, graph, path, layers[path])[role]
         variable = tensor.rpartition(dialect.SEPARATOR)[2]
         names[tensor] = next(
@@ -235,8 +237,8 @@ def _reference_names(
 
 
 def _find_end(aligned: Alignment, checkpoint: Checkpoint, chosen: str | None, kernels: frozenset[str]) -> End:
-    """Return the layer that `--map` chose, otherwise the file's output, with the activation after it and the
-    layers that lead to it.
+    """Return what the file's graph ends in: the layer that `--map` chose, otherwise that of the file's
+    output, with the activation after it and the layers that lead to it.
 
     A hidden layer may have as many units as the zoo has classes, so one that is not an output is the zoo's
     head only by its name.
@@ -256,9 +258,8 @@ def _find_end(aligned: Alignment, checkpoint: Checkpoint, chosen: str | None, ke
         )
     layer = outputs[0] if chosen is None else _layer_called(file, chosen, checkpoint)
     is_zoos_head = False
-    if layer in aligned.candidates[graph.output] and (
-        layer in outputs or _has_name(file.by_name[layer], kernels)
-    ):
+    could_be_output = layer in aligned.candidates[graph.output]
+    if could_be_output and (layer in outputs or _has_name(file.by_name[layer], kernels)):
         head = head_of(graph).path
         layer_of_head = file.by_name[aligned.pairs(graph.output, layer)[head]]
         # Other units are other classes: then the head is the user's own.
@@ -286,11 +287,13 @@ def _possible_heads(aligned: Alignment) -> list[str]:
 
 
 def _unread_layers(file: FileGraph, end: End) -> list[str]:
-    """Return the layers that lead to the file's outputs and not to the logits, without the activation, which
-    is recorded.
+    """Return the names of layers that lead to an output of the file and not to the logits: they are left out
+    of the port. The activation after the logits is not among them, because it is recorded.
     """
-    shown = {node.name for node in file.nodes if isinstance(node.op, OF_LOGITS) and end.layer in node.inputs}
-    return sorted(file.leading_to(file.outputs).difference(end.leading, shown))
+    activations = {
+        node.name for node in file.nodes if isinstance(node.op, OF_LOGITS) and end.layer in node.inputs
+    }
+    return sorted(file.leading_to(file.outputs).difference(end.leading, activations))
 
 
 def _output_layers(file: FileGraph) -> list[str]:
@@ -313,8 +316,11 @@ def _logits_of(file: FileGraph, name: str) -> str:
 
 
 def _layer_called(file: FileGraph, name: str, checkpoint: Checkpoint) -> str:
-    """Return the layer that a user names, by its own name or by the name of the value that shows it. What
-    only turns its logits into probabilities is passed over.
+    """Return the layer that a user names with `--map`, by its own name or by the name of its value in the
+    engine. If it is the activation that makes probabilities, return the layer of its logits.
+
+    Raises:
+        MappingError: the file has no such layer.
     """
     known = {
         **{node.tap: node.name for node in file.nodes if node.tap},

@@ -64,6 +64,8 @@ def fit_by_names(candidate: Candidate, keep_background: bool = False) -> Fit:
     candidate = candidate.at(naming.generation)
     member, draft, dialect = candidate.member, candidate.graph, candidate.dialect
     zoo = member.zoo
+    # The tensors are looked for twice: with the zoo's own head, whose unexpected tensors tell which head the
+    # file has, and then with that one.
     with_zoos_head = candidate.located if zoo is todays_zoo else locate(draft, naming.layers, zoo, checkpoint)
     head = Heads(candidate, naming.layers[head_path], with_zoos_head.unexpected, chosen).find()
     with_head = _with_head(candidate, naming, head, chosen, keep_background)
@@ -156,19 +158,21 @@ class _GraphWithHead:
         """Return whether the tensors are where those of the variant with the zoo's own head are: under the
         same names, and with the same roles.
         """
-        roles = [
-            {path: {*needed} for path, needed in tensor_shapes(graph).items()}
-            for graph in (self.graph, draft)
-        ]
-        return self.layers == naming.layers and roles[0] == roles[1]
+        return self.layers == naming.layers and _roles(self.graph) == _roles(draft)
+
+
+def _roles(graph: Graph) -> dict[str, set[str]]:
+    """Return the roles of each node's tensors, such as kernel and bias, by the node's path."""
+    return {path: {*shapes} for path, shapes in tensor_shapes(graph).items()}
 
 
 def _with_head(
     candidate: Candidate, naming: Naming, head: Head, chosen: DenseHead | None, keep_background: bool
 ) -> _GraphWithHead:
-    """Return the graph with the head that is kept, and the layers and transforms of its tensors. It has no
-    head, the dense layers that `--map` chose, or the recipe's head with the file's number of classes, without
-    the background's if that is not kept.
+    """Return the recipe's graph with the head that the port has, with the file's names of its layers and the
+    transforms of their tensors. That is one of three: no head at all, the dense layers that `--map` chose,
+    or the recipe's head with the file's number of classes (one fewer if the row of the background is taken
+    off).
 
     Args:
         head: the file's layer for it.
@@ -180,7 +184,7 @@ def _with_head(
     background = head.own and "drop_background" in transforms[head_path]
     if head.layer is None:
         return _GraphWithHead(without_head(draft), layers, transforms, {}, background)
-    # several layers, or one that takes the place of a convolution
+    # Dense layers of `--map`: several, or one that takes the place of a convolution.
     if chosen is not None and (chosen.between or reads_features(candidate, chosen.layers[-1])):
         ops = {name: dense_op(candidate, name) for name in chosen.layers}
         graph, joined = with_dense_head(without_head(draft), chosen, ops, head_path)
@@ -196,19 +200,21 @@ def _with_head(
 
 
 def _unused_tensors(
-    candidate: Candidate, located: Located, plain: Located, naming: Naming, head: Head
+    candidate: Candidate, located: Located, with_zoos_head: Located, naming: Naming, head: Head
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return the file's tensors that stay unused, each with the reason, and a warning about those beside the
     network.
 
     Args:
-        plain: the tensors of the variant with the zoo's own head.
+        with_zoos_head: the tensors of the variant with the zoo's own head.
     """
     ignored = {**located.ignored, **dict.fromkeys(head.after, AFTER_HEAD)}
     warnings = tuple[str, ...]()
     # Beside the network, if the file's names begin with a prefix: tensors of a loss, of metrics, of a second
     # network.
-    outside = [name for name in plain.unexpected if naming.prefix and not name.startswith(naming.prefix)]
+    outside = [
+        name for name in with_zoos_head.unexpected if naming.prefix and not name.startswith(naming.prefix)
+    ]
     if outside and head.within(naming.prefix):
         ignored |= dict.fromkeys(outside, f"beside the network, outside '{naming.prefix}'")
         warnings = (f"left out, because they are outside '{naming.prefix}': {some(outside)}",)
@@ -263,24 +269,23 @@ def _activation(zoo: Zoo, classes: int) -> str | None:
 def _expect_ignored_values(zoo: Zoo, checkpoint: Checkpoint, ignored: Mapping[str, str]) -> None:
     """Refuse ignored tensors that differ from what the zoo says they equal."""
     for rule in zoo.ignore:
+        if rule.equals is None:
+            continue
         for name in ignored:
-            if (
-                rule.equals is not None
-                and fnmatchcase(name, rule.pattern)
-                and not equals_fixed(checkpoint.tensors[name], rule.equals)
-            ):
+            fits_rule = fnmatchcase(name, rule.pattern)
+            if fits_rule and not equals_fixed(checkpoint.tensors[name], rule.equals):
                 raise MappingError(f"this tensor may be ignored only if it equals {rule.equals}", where=name)
 
 
 def _two_lists(located: Located, unexpected: list[str], places: Mapping[str, str]) -> str:
-    """Return the tensors that are missing and those that are unexpected, as a message lists them."""
+    """Return the tensors that are missing and those that are unexpected, in words for an error."""
     parts = []
     if located.missing:
-        names = [
-            (f"{name} {shape_text(lacking.shape)}", places.get(lacking.path))
-            for name, lacking in located.missing.items()
+        missing = [
+            (f"{name} {shape_text(tensor.shape)}", places.get(tensor.path))
+            for name, tensor in located.missing.items()
         ]
-        parts.append(f"{len(names)} tensors missing: {some(with_places(names))}")
+        parts.append(f"{len(missing)} tensors missing: {some(with_places(missing))}")
     if unexpected:
         parts.append(f"{len(unexpected)} tensors unexpected: {some(unexpected)}")
     return "; ".join(parts)

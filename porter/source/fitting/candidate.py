@@ -119,12 +119,14 @@ class Candidate:
         return replace(self, mapped=parse_map(settings, self.graph)) if settings else self
 
     def at(self, generation: str | None) -> Candidate:
-        """Return the variant as an older generation of the zoo's code has it (Member.at)."""
+        """Return the candidate as an older generation of the zoo's code has the variant (Member.at), for
+        files with that code's names; itself if nothing differs.
+        """
         older = self.member.at(generation)
         return self if older.zoo is self.member.zoo else Candidate.of(older, self.checkpoint)
 
     def renamed(self, checkpoint: Checkpoint) -> Candidate:
-        """Return the candidate with the same file under other names."""
+        """Return the candidate with `checkpoint`, which is the same file with other names of its tensors."""
         return self if checkpoint is self.checkpoint else replace(self, checkpoint=checkpoint)
 
 

@@ -138,13 +138,16 @@ def own_checkpoint(fit: Fit, checkpoint: Checkpoint) -> dict[str, Array]:
 
 
 def with_places(lines: Sequence[tuple[str, str | None]]) -> list[str]:
-    """Return each line with the place in the recipe that names its tensor. A line whose place is that of the
-    line before shows none.
+    """Return each line of an error with `(file:line:column)` of the recipe's name for its tensor. A line
+    without a place, or with the same one as the line before it, stays as it is.
+
+    Args:
+        lines: each with its place; None if it has none.
     """
-    before = (None, *(place for _, place in lines))
+    places_before = (None, *(place for _, place in lines))
     return [
-        line if place in (None, last) else f"{line} ({place})"
-        for (line, place), last in zip(lines, before, strict=False)
+        line if place in (None, place_before) else f"{line} ({place})"
+        for (line, place), place_before in zip(lines, places_before, strict=False)
     ]
 
 
@@ -165,14 +168,14 @@ def stored_tensors(
     Raises:
         MappingError: the file lacks some.
     """
-    wanted = tensor_shapes(graph)
+    shapes = tensor_shapes(graph)
     stored = {
         (path, role): tensor
         for path, name in layers.items()
         for role, tensor in file.by_name[name].tensors.items()
-        if role in wanted.get(path, {})
+        if role in shapes.get(path, {})
     }
-    places = ((path, role) for path, roles in wanted.items() for role in roles)
+    places = ((path, role) for path, roles in shapes.items() for role in roles)
     if lacking := [f"{path}:{role}" for path, role in places if (path, role) not in stored]:
         message = f"the file's graph has no tensors for these nodes: {some(lacking)}"
         raise MappingError(message, where=str(checkpoint.path))
@@ -180,9 +183,10 @@ def stored_tensors(
 
 
 def given_by(file: FileGraph, names: Mapping[str, str], shaped: bool = True) -> dict[str, Given]:
-    """Return the values that the file gives and the graph has, by the tap (the framework's name) of each. The
-    graph may lack the activation or the rearrangement that follows a value in the file: then the value before
-    it is taken, with the ops that follow. A value with no such node is left out.
+    """Return the values that the file's graph gives and the port's graph has, by the tap of each (the name
+    under which the file's engine shows it). The port may lack the activation or the rearrangement that makes
+    such a value: then the value before it is taken, and these ops stand in `Given.after`. A value with no
+    such node is left out.
 
     Args:
         names: by path of the graph, the file's node.
@@ -192,6 +196,7 @@ def given_by(file: FileGraph, names: Mapping[str, str], shaped: bool = True) -> 
     given = dict[str, Given]()
     for tap, name in file.given.items():
         after: list[Op] = []
+        # Walk back over ops that the port lacks, to a value that it has.
         while name not in paths and name in file.by_name:
             node = file.by_name[name]
             if not isinstance(node.op, (*OF_LOGITS, Rearrange)):

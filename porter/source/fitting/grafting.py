@@ -62,8 +62,8 @@ def graft(
     base: str,
     end: End,
 ) -> Grafted:
-    """Return the recipe's graph with the file's ops in its nodes, and the file's layers before and after
-    them, with warnings of what it lacks.
+    """Return the graph that the port of a file with its own graph has: the recipe's nodes with the file's
+    ops, and the file's layers before and after them as nodes of their own, with warnings of what it lacks.
 
     Args:
         pairs: path to layer, as porter.source.fitting.alignment.Alignment gives it.
@@ -90,12 +90,13 @@ def graft(
     base = folded.get(base, base)
     trunk = [node for node in draft.nodes if node.path in pairs and node.path not in folded]
     for node in trunk:
-        op = (
-            node.op if has_layer_of_input(node, pairs) else _adopt_op(node.op, file.by_name[pairs[node.path]])
-        )
+        op = node.op
+        if not has_layer_of_input(node, pairs):
+            op = _adopt_op(op, file.by_name[pairs[node.path]])
         nodes.append(Node(node.path, op, tuple(new_paths.get(path, path) for path in node.inputs)))
     paths |= {pairs[node.path]: node.path for node in trunk if not has_layer_of_input(node, pairs)}
     output = base
+    # The recipe's pool, if its output is the head after the pool.
     map_end = draft.by_path[draft.by_path[draft.output].inputs[0]]
     # The file has layers of its own after the trunk.
     if end.layer != pairs[base]:
@@ -118,7 +119,7 @@ def graft(
             f"the file's graph does not fit together: {error.message}", where=error.where
         ) from None
     scaling = tuple(layer.op for layer in entrance if isinstance(layer.op, ops.Affine))
-    # whether the graph is the recipe's alone, with no layers of the file's own
+    # The graph is the recipe's alone, with no layers of the file's own.
     plain = not entrance and output in (draft.output, map_end.path) and len(nodes) <= len(draft.nodes)
     return Grafted(graph, {path: name for name, path in paths.items()}, plain, scaling, warnings)
 
@@ -126,8 +127,14 @@ def graft(
 def _append_head(
     draft: Graph, head: Sequence[FileNode], end: str, paths: dict[str, str], nodes: list[Node]
 ) -> str:
-    """Add the layers of the head between the trunk and the logits, and return the path of the logits. Extends
-    `paths`, which has the path of each layer, and `nodes`.
+    """Add the layers of the file's own head as nodes after the trunk, and return the path of the last one,
+    which gives the logits. It extends `paths`, which has the path of each layer of the file, and `nodes`.
+
+    Args:
+        end: the layer that gives the logits.
+
+    Raises:
+        MappingError: porter has no op for a layer, or a layer reads the file's input.
     """
     by_path = {node.path: node for node in nodes}
     features = {
@@ -142,6 +149,7 @@ def _append_head(
                 where=layer.name,
             )
         inputs = tuple(paths[name] for name in layer.inputs)
+        # A 1x1 convolution of features, a map of one cell in the file, is a dense layer.
         if isinstance(op, ops.Conv) and inputs[0] in features and op.window.kernel == (1, 1):
             op = ops.Dense(op.filters, op.bias)
         path = f"head/{path_word(layer.name)}"
@@ -179,11 +187,16 @@ def _own_op(layer: FileNode, next: str | None = None) -> Op:
 
 
 def _adopt_op(op: Op, layer: FileNode) -> Op:
-    """Return the file's op for a node; in the recipe's form if the two are the same function."""
+    """Return the op that a node of the recipe has in the port: the file's, but the recipe's form of it where
+    the two compute the same (a dense layer for a 1x1 convolution, a global pool for an average over the
+    whole map).
+    """
     own_op = _own_op(layer)
     if isinstance(op, ops.Dense) and isinstance(own_op, ops.Conv):
         return ops.Dense(own_op.filters, own_op.bias)
     if isinstance(op, ops.BatchNorm) and isinstance(layer.op, ops.BatchNorm) and not layer.op.momentum:
         # A graph made for inference does not state its momentum.
         return replace(layer.op, momentum=op.momentum)
-    return op if isinstance(op, ops.GlobalAvgPool) else own_op
+    if isinstance(op, ops.GlobalAvgPool):
+        return op
+    return own_op

@@ -51,19 +51,21 @@ class DenseHead:
 
 
 def parse_head(text: str) -> DenseHead:
-    """Return the head that `--map` states: one layer, or several with the words between them.
+    """Return the head that `--map` states: one layer, or several with the op between each two, as in
+    `fc1,relu,fc2`.
 
     Raises:
-        UsageError: the text does not begin and end with a layer or has a layer twice, or porter has no op for
-            a word between two layers.
+        UsageError: the text does not begin and end with a layer or has a layer twice, or porter has no op
+            for a word between two layers.
     """
-    layers = tuple(text.split(",")[::2])
-    between = tuple(text.split(",")[1::2])
-    wrong = [word for word in between if word not in BETWEEN]
-    if wrong or len(layers) != len(between) + 1 or not all(layers):
+    words = text.split(",")
+    layers = tuple(words[::2])
+    between = tuple(words[1::2])
+    unknown_ops = [word for word in between if word not in BETWEEN]
+    if unknown_ops or len(layers) != len(between) + 1 or not all(layers):
         problem = (
-            f"porter has no '{wrong[0]}' between dense layers"
-            if wrong
+            f"porter has no '{unknown_ops[0]}' between dense layers"
+            if unknown_ops
             else f"'{text}' is not a row of layers"
         )
         raise UsageError(
@@ -82,7 +84,7 @@ def parse_head(text: str) -> DenseHead:
 def with_dense_head(
     features: Graph, head: DenseHead, dense: Mapping[str, Dense], output: str
 ) -> tuple[Graph, dict[str, str]]:
-    """Return the graph of the features with a head after them.
+    """Return the graph of the features with the dense layers of a head, and the ops between them, after it.
 
     Args:
         dense: the op of each layer.
@@ -99,8 +101,11 @@ def with_dense_head(
         path = output if name == head.layers[-1] else unused_name(f"head/{path_word(name)}", used)
         used.add(path)
         nodes.append(Node(path, dense[name], (source,)))
-        layers[path], source, op = name, path, BETWEEN[word]
+        layers[path] = name
+        source = path
+        op = BETWEEN[word]
         if op is not None:
+            # such as a ReLU, which the next dense layer reads
             source = unused_name(f"{path}_{word}", used)
             used.add(source)
             nodes.append(Node(source, op(), (path,)))
@@ -135,12 +140,15 @@ class Head:
         """
         if self.layer is None:
             return ("the file has no head: the port gives features, one value per channel",)
-        shape = f"the head was found by its shape: '{self.layer.name}', {self.rows} classes"
-        after = (
-            f"left out, because they come after the head: {some(sorted(self.after))}; "
-            f"{MAP(['LAYER=NODE'])} chooses another head"
-        )
-        return (*((shape,) if self.by_shape else ()), *((after,) if self.after else ()))
+        warnings = []
+        if self.by_shape:
+            warnings.append(f"the head was found by its shape: '{self.layer.name}', {self.rows} classes")
+        if self.after:
+            warnings.append(
+                f"left out, because they come after the head: {some(sorted(self.after))}; "
+                f"{MAP(['LAYER=NODE'])} chooses another head"
+            )
+        return tuple(warnings)
 
 
 @dataclass(frozen=True)
@@ -166,7 +174,7 @@ class Heads:
 
     @cached_property
     def rows(self) -> int | None:
-        """Classes of the layer of that name; None if the file lacks it."""
+        """The number of classes of the file's layer for the recipe's head; None if the file lacks it."""
         return head_rows(self.candidate, self.layer.name)
 
     def find(self) -> Head:
@@ -189,7 +197,10 @@ class Heads:
             return Head(None, 0, False)
         rows = self.dense[name][0] if self.rows is None else self.rows
         is_zoos_head = self.rows == _kernel(self.candidate)[0] and not self.chosen
-        following = [other for other, shape in self.dense.items() if shape[1] == rows and other != name]
+        # Dense layers that take as many values as this one gives may come after it.
+        following = [
+            dense for dense, (_, features) in self.dense.items() if features == rows and dense != name
+        ]
         if following and not is_zoos_head and not self.chosen:
             raise self._unknown_between(name, rows)
         left_out = self.dense.keys() - set(self.chosen.layers) if self.chosen else following
@@ -212,14 +223,13 @@ class Heads:
             raise self._refusal(message, doubtful, next=next)
 
     def _find_by_shape(self) -> str | None:
-        """Return the only layer that reads the network's features; None if the file ends in them. Several
-        such layers are refused.
+        """Return the name of the only dense layer that takes as many values as the recipe's head does; None
+        if there is none, because the file ends in features. Several such layers are refused.
         """
         features = _kernel(self.candidate)[1]
         direct = {name: shape for name, shape in self.dense.items() if shape[1] == features}
         if len(direct) > 1:
-            # A layer with as many outputs as inputs may come before another one.
-            # A layer with as many outputs as inputs may come before another one.
+            # A layer with as many outputs as inputs may come before another one, as in `fc1,relu,fc2`.
             hidden = [name for name, (units, _) in direct.items() if units == features]
             two_layers = [(first, last) for first in hidden for last in direct if last != first]
             pairs = [DenseHead(pair, (word,)).text for pair in two_layers for word in BETWEEN]
@@ -270,15 +280,19 @@ class Heads:
 
 
 def head_rows(candidate: Candidate, layer: str) -> int | None:
-    """Return the number of rows of the head `layer`; None if the file lacks it."""
-    for array in _tensors(candidate, layer, "kernel"):
-        return int(candidate.dialect.to_canonical(candidate.graph, candidate.head, "kernel", array).shape[0])
-    return None
+    """Return the number of classes of the file's `layer`, taken as the recipe's head; None if the file has
+    no kernel of it.
+    """
+    kernels = _tensors(candidate, layer, "kernel")
+    if not kernels:
+        return None
+    kernel = candidate.dialect.to_canonical(candidate.graph, candidate.head, "kernel", kernels[0])
+    return int(kernel.shape[0])
 
 
 def reads_features(candidate: Candidate, layer: str) -> bool:
-    """Return whether the file has a dense layer where the recipe's head is a convolution. It then reads the
-    pooled map.
+    """Return whether `layer` is dense in the file, by its kernel of two axes, where the recipe's head is a
+    convolution. It then reads the pooled map.
     """
     return isinstance(candidate.head.op, Conv) and any(
         array.ndim == 2 for array in _tensors(candidate, layer, "kernel")
@@ -286,15 +300,17 @@ def reads_features(candidate: Candidate, layer: str) -> bool:
 
 
 def _tensors(candidate: Candidate, layer: str, role: str) -> list[Array]:
-    """Return the file's tensors of `layer` in a role, if `layer` takes the place of the recipe's head."""
+    """Return the file's tensors of `layer` in a role (kernel or bias), under any of the names that they have
+    if `layer` is the recipe's head; an empty list if the file has none.
+    """
     names = candidate.dialect.tensor_names(candidate.graph, candidate.head, layer)
     tensors = candidate.checkpoint.tensors
     return [tensors[name] for name in names[role] if name in tensors]
 
 
 def _dense_layers(candidate: Candidate, names: Collection[str]) -> dict[str, tuple[int, int]]:
-    """Return (units, features) of the layers that could be dense by their tensors among `names`. A layer
-    whose kernel has other axes, or several cells, is left out.
+    """Return (units, features) of each layer that could be dense by its kernel, whose name is among `names`.
+    A layer whose kernel has other axes, or several cells, is left out.
     """
     graph = candidate.graph
     head = candidate.head
@@ -312,8 +328,8 @@ def _dense_layers(candidate: Candidate, names: Collection[str]) -> dict[str, tup
 
 
 def flattening_layer(candidate: Candidate, names: Collection[str]) -> str | None:
-    """Return the dense layer among `names` that reads all channels of several cells of the last map; None if
-    there is none.
+    """Return the dense layer among `names` that seems to read the network's last map flattened, because it
+    takes a multiple of its channels (25088 = 512 x 7 x 7); None if there is none. It is named in an error.
     """
     features = _kernel(candidate)[1]
     dense = _dense_layers(candidate, names)
@@ -356,6 +372,7 @@ def stand_in_head(candidate: Candidate, layer: LayerName, spelling: int) -> dict
     """
     graph, dialect, features = candidate.graph, candidate.dialect, _kernel(candidate)[1]
     kernel, node = np.eye(features, dtype=np.float32), candidate.head
+    # The implementation has a 1x1 convolution for the head.
     if isinstance(node.op, Conv) or "conv1x1_to_dense" in layer.transforms:
         kernel = kernel[:, :, None, None]
         node = replace(node, op=Conv(features, Window((1, 1)), Convention(), bias=True))

@@ -62,7 +62,7 @@ def locate(graph: Graph, layers: NodeNames, zoo: Zoo, checkpoint: Checkpoint) ->
         MappingError: a node has no name.
     """
     dialect = get_dialect(zoo.framework)
-    sources = dict[TensorKey, str]()
+    located = dict[TensorKey, str]()
     missing = dict[str, Missing]()
     spellings = list[int]()
     for path, roles in tensor_shapes(graph).items():
@@ -74,12 +74,12 @@ def locate(graph: Graph, layers: NodeNames, zoo: Zoo, checkpoint: Checkpoint) ->
         for role, names in candidates.items():
             present = [name for name in names if name in checkpoint.tensors]
             if present:
-                sources[path, role] = present[0]
+                located[path, role] = present[0]
                 if role == "kernel" and not is_depthwise(graph, graph.by_path[path]):
                     spellings.append(names.index(present[0]))
             elif role in roles:
                 missing[names[0]] = Missing(path, roles[role])
-    used = {*sources.values(), *(f"{name}{dialect.AVERAGE_SUFFIX}" for name in sources.values())}
+    used = {*located.values(), *(f"{name}{dialect.AVERAGE_SUFFIX}" for name in located.values())}
     unused = [name for name in checkpoint.tensors if name not in used]
     ignored = {
         name: rule.reason
@@ -92,17 +92,17 @@ def locate(graph: Graph, layers: NodeNames, zoo: Zoo, checkpoint: Checkpoint) ->
         # A step whose mean and variance come from the data has no weights: the file holds its moments.
         if layer.adapted:
             shape = (channels_of(graph)[path],)
-            *needed, count = adapted_tensors(layer)
-            missing |= {name: Missing(path, shape) for name in needed if name not in checkpoint.tensors}
-            constants = (name for name in (*needed, count) if name in unused)
+            *moments, count = adapted_tensors(layer)
+            missing |= {name: Missing(path, shape) for name in moments if name not in checkpoint.tensors}
+            constants = (name for name in (*moments, count) if name in unused)
             ignored |= dict.fromkeys(constants, CONSTANTS.format(path))
     unexpected = tuple(sorted({*unused} - ignored.keys()))
-    return Located(sources, missing, unexpected, ignored, spellings[0] if spellings else 0)
+    return Located(located, missing, unexpected, ignored, spellings[0] if spellings else 0)
 
 
 def adapted_tensors(layer: LayerName) -> tuple[str, ...]:
-    """Return the names of the tensors that an adapted layer holds: its mean, its variance and how much data
-    it saw. Nothing needs the last one.
+    """Return the names of the tensors that Keras's Normalization holds once it was adapted to data: its
+    mean, its variance and the count of what it saw, which nothing needs.
     """
     return tuple(f"{layer.name}/{variable}" for variable in CLASSES["Normalization"].variables)
 
@@ -121,7 +121,8 @@ def adapted_names(layers: NodeNames, reference: NodeNames, checkpoint: Checkpoin
 
 
 def with_adapted_steps(graph: Graph, layers: NodeNames, checkpoint: Checkpoint) -> Graph:
-    """Return the graph with the numbers of its adapted steps.
+    """Return the graph with the scales and offsets of its adapted steps (Keras's Normalization), computed
+    from the means and variances that the file holds.
 
     Raises:
         MappingError: they are not one number or one for each channel, or a variance is negative.
@@ -152,32 +153,33 @@ def with_adapted_steps(graph: Graph, layers: NodeNames, checkpoint: Checkpoint) 
 
 
 def prefer_averages(
-    found: Mapping[TensorKey, str], names: Collection[str], suffix: str | None
+    tensors: Mapping[TensorKey, str], names: Collection[str], suffix: str | None
 ) -> tuple[dict[TensorKey, str], dict[str, str], tuple[str, ...]]:
-    """Replace each tensor by its moving average, if there is one.
+    """Replace each tensor's name by that of its moving average, if the file has one: `X` by
+    `X/ExponentialMovingAverage`.
 
     TF-slim's evaluation restores `X/ExponentialMovingAverage` into `X`
     (research/slim/eval_image_classifier.py, `variables_to_restore`): always for the trained variables, and
     for a batch norm's statistics if training averaged these too.
 
     Args:
-        found: (path, role) to source tensor name.
+        tensors: (path, role) to source tensor name.
         names: every tensor of the file.
         suffix: an average's name is the tensor's name with this suffix; None if the framework has no such
             convention.
 
     Returns:
-        `found` with the averages, the unused names with the reason, and a note.
+        `tensors` with the averages, the unused names with the reason, and a note.
 
     Raises:
         MappingError: only some of the trained variables, or of the statistics, have an average.
     """
-    preferred = dict(found)
+    preferred = dict(tensors)
     if suffix is None:
         return preferred, {}, ()
     counts = []
     for group, are_statistics in (("weights", False), ("batch norm statistics", True)):
-        members = {key: name for key, name in found.items() if (key[1] in _STATISTICS) == are_statistics}
+        members = {key: name for key, name in tensors.items() if (key[1] in _STATISTICS) == are_statistics}
         averaged = {key: f"{name}{suffix}" for key, name in members.items() if f"{name}{suffix}" in names}
         lacking = sorted(name for key, name in members.items() if key not in averaged)
         if averaged and lacking:
@@ -188,5 +190,5 @@ def prefer_averages(
             )
         preferred |= averaged
         counts.append(f"all {len(averaged)} {group}" if averaged else f"no {group}")
-    unused = {name: "its moving average is used" for key, name in found.items() if preferred[key] != name}
+    unused = {name: "its moving average is used" for key, name in tensors.items() if preferred[key] != name}
     return preferred, unused, (f"using moving averages for {' and '.join(counts)}",) if unused else ()

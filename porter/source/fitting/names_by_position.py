@@ -43,6 +43,7 @@ def name_by_position(candidate: Candidate) -> tuple[Candidate, tuple[str, ...]]:
     zoo, tensors = member.zoo, checkpoint.tensors
     if checkpoint.graph is not None or zoo.reference is None or not _keeps_order(member.file, checkpoint):
         return candidate, ()
+    # Some names are the zoo's own: nothing has to be told by position.
     if candidate.located.tensors:
         return candidate, ()
     # It is asked for last: its module takes longer to import than most files to read.
@@ -88,7 +89,7 @@ def _keeps_order(published: WeightsFile | None, checkpoint: Checkpoint) -> bool:
     """Return whether a file keeps the order in which its tensors were written. An .npz does, and an .h5 of
     Keras's layout if the zoo's own file is one. A checkpoint of TensorFlow sorts its names.
     """
-    url = published.url or "" if published else ""
+    url = (published.url if published else None) or ""
     return checkpoint.format == "npz" or (checkpoint.format == "keras-h5" and url.endswith(".h5"))
 
 
@@ -96,10 +97,12 @@ def _gamma_first(tensors: Mapping[str, Array]) -> dict[str, Array]:
     """Return the tensors with each gamma before its beta, which older Keras wrote in the other order."""
     names = list(tensors)
     for index in range(1, len(names)):
+        # Each beta that stands right before a gamma changes places with it.
         if (_last_word(names[index - 1]), _last_word(names[index])) == ("beta", "gamma"):
             names[index - 1], names[index] = names[index], names[index - 1]
     return {name: tensors[name] for name in names}
 
 
 def _last_word(name: str) -> str:
+    """Return the last word of a tensor's name: `gamma` of `block/norm/gamma` or `block.norm.gamma`."""
     return name.replace(".", "/").rpartition("/")[2]

@@ -49,14 +49,14 @@ class Naming:
 
     def notes(self) -> tuple[str, ...]:
         """Return what port.json records about the names, one line each."""
-        prefix = (f"names begin with '{self.prefix}'",) if self.prefix else ()
-        again = (
-            (f"the file holds the network again under {some([*map(repr, self.twins)])}",)
-            if self.twins
-            else ()
-        )
-        older = (f"names are those of {self.generation}",) if self.generation else ()
-        return (*prefix, *again, *older)
+        notes = []
+        if self.prefix:
+            notes.append(f"names begin with '{self.prefix}'")
+        if self.twins:
+            notes.append(f"the file holds the network again under {some([*map(repr, self.twins)])}")
+        if self.generation:
+            notes.append(f"names are those of {self.generation}")
+        return tuple(notes)
 
     def expect_one(self, where: str) -> None:
         """Refuse a file that holds the network more than once.
@@ -65,12 +65,12 @@ class Naming:
             MappingError: it does; `maps` lists the prefixes to choose from.
         """
         if self.twins:
-            path, first = next(iter(self.reference_layers.items()))
+            path, layer = next(iter(self.reference_layers.items()))
             prefixes = sorted([self.prefix, *self.twins])
             raise MappingError(
                 f"the file holds this network more than once, under {some([*map(repr, prefixes)])}",
                 where=where,
-                maps=[f"{prefix}{first.name}={path}" for prefix in prefixes],
+                maps=[f"{prefix}{layer.name}={path}" for prefix in prefixes],
             )
 
 
@@ -80,7 +80,8 @@ def tensors_hint(path: Path) -> str:
 
 
 def parse_map(settings: tuple[str, ...], graph: Graph) -> dict[str, str]:
-    """Return the settings `--map SRC=NODE` as node to source layer.
+    """Return the settings `--map SRC=NODE` as the source layer of each node: `fc=head/logits` as
+    `{'head/logits': 'fc'}`.
 
     Raises:
         UsageError: a setting has another form, there is no such node, or a node is given twice.
@@ -107,8 +108,9 @@ def parse_map(settings: tuple[str, ...], graph: Graph) -> dict[str, str]:
 def name_layers(
     member: Member, graph: Graph, todays_names: NodeNames, checkpoint: Checkpoint, mapped: Mapping[str, str]
 ) -> Naming:
-    """Return the file's names of the layers, by the table and the prefix under which `checkpoint` holds most
-    of the graph's tensors.
+    """Return the file's names of the layers. A zoo has a table of names for each generation of its code, and
+    a file may put a prefix before all of them: the table and prefix are taken under which `checkpoint` holds
+    most of the graph's tensors.
 
     Args:
         todays_names: the zoo's names, of today's code.
@@ -117,6 +119,7 @@ def name_layers(
     expect_head(member.recipe, graph)
     dialect = get_dialect(member.zoo.framework)
     tables = dict[str | None, NodeNames]({None: todays_names})
+    # The file numbers its layers by their kinds, and has no names of its own.
     if checkpoint.counted:
         convolutions = [
             path for path, layer in todays_names.items() if "conv1x1_to_dense" in layer.transforms
@@ -146,7 +149,9 @@ def name_layers(
 
 
 def _with_file_numbers(dialect: Dialect, layers: NodeNames, checkpoint: Checkpoint) -> NodeNames:
-    """Return the table with the file's numbers for the layers that the framework numbers itself."""
+    """Return the table with the numbers that the file has in names such as `conv2d_3`: Keras counts its
+    layers by process, and another process may have begun at another number.
+    """
     names = dialect.numbered_layers([layer.name for layer in layers.values()], checkpoint.tensors)
     return {path: replace(layer, name=names.get(layer.name, layer.name)) for path, layer in layers.items()}
 
@@ -158,9 +163,9 @@ def _best_prefix(
     checkpoint: Checkpoint,
     mapped: Mapping[str, str],
 ) -> tuple[str, int, tuple[str, ...]]:
-    """Return the prefix that covers most of the graph's tensors, their number, and its twins: other prefixes
-    that cover about as many. Return no prefix and 0 if the file has none of the names. Prefixes that `--map`
-    implies are the only ones where there are some.
+    """Return the prefix, such as `module.`, under which the file has most of the graph's tensors, their
+    number, and its twins: other prefixes that cover about as many. Return no prefix and 0 if the file has
+    none of the names. If `--map` names a layer with its prefix, only the prefixes in `--map` count.
 
     Args:
         layers: the zoo's names by path.
@@ -190,17 +195,21 @@ def _best_prefix(
         return "", 0, ()
     (prefix, most), *others = counts.most_common()
     twins = tuple(
-        other
-        for other, count in others
+        second_prefix
+        for second_prefix, count in others
         if count >= SECOND_COPY * most and most >= LEAST_OF_NETWORK * len(spellings)
     )
     # A network without a prefix is the saved model; a copy with a prefix beside it is its average or its
     # teacher.
-    return ("", counts[""], ()) if "" in (prefix, *twins) else (prefix, most, twins)
+    if "" in (prefix, *twins):
+        return "", counts[""], ()
+    return prefix, most, twins
 
 
 def _prefixes(name: str, separator: str) -> Iterator[tuple[str, str]]:
-    """Yield every prefix of a name that ends with a separator, and the rest; the empty prefix first."""
+    """Yield every split of a name after a separator, the empty prefix first: `a.b.c` gives `('', 'a.b.c')`,
+    `('a.', 'b.c')` and `('a.b.', 'c')`.
+    """
     yield "", name
     position = name.find(separator)
     while position >= 0:

@@ -89,10 +89,9 @@ class Ranked:
 
     @property
     def contenders(self) -> tuple[Match, ...]:
-        """The best match and those that are about as good, at most TRIED."""
-        return tuple(match for match in self.matches if match.score >= self.matches[0].score - CLOSE)[
-            :MOST_TRIED
-        ]
+        """The best match and those that are about as good, at most MOST_TRIED."""
+        about_as_good = [match for match in self.matches if match.score >= self.matches[0].score - CLOSE]
+        return tuple(about_as_good[:MOST_TRIED])
 
     @property
     def likely(self) -> tuple[Match, ...]:
@@ -105,10 +104,11 @@ def rank(checkpoint: Checkpoint, recipes: Path | None = None, least: float = LIK
     error.
 
     Args:
-        least: a match of this score is wanted, even if the file cannot be opened as it.
+        least: a match of at least this score is wanted, even if the file cannot be opened as it.
 
-    A variant is compared with the file only if it can be nearly as good as the best one. Those that can
-    neither be near the file nor be what it is opened as come last, and only if one of the others is.
+    To save time, a variant is expanded and compared with the file only if its bound, the largest score that
+    it can have, is near the best score so far. Variants that the file can neither look like nor be opened as
+    come last, and only if the file is one of the others.
     """
     variants, wrong = known_variants(recipes)
     limit = limits_for(checkpoint)
@@ -123,13 +123,16 @@ def rank(checkpoint: Checkpoint, recipes: Path | None = None, least: float = LIK
     is_variant = False  # whether the file is one of those compared so far
     best = 0.0
     # First those that the file could be, by the largest score that they can reach.
-    for index in sorted(range(len(variants)), key=lambda index: (not could_be[index], -bounds[index].score)):
-        if bounds[index].score < best - OUT_OF_REACH or not (could_be[index] or is_variant):
+    order = sorted(range(len(variants)), key=lambda index: (not could_be[index], -bounds[index].score))
+    for index in order:
+        is_out_of_reach = bounds[index].score < best - OUT_OF_REACH
+        if is_out_of_reach or not (could_be[index] or is_variant):
             continue
         with faults.collect():
             member = variants[index].load()
             match = compare(member)
             if match is not None:
+                # The bound of a variant without a fingerprint (a recipe of the user's) is known only now.
                 if variants[index].fingerprint is None and not member.zoo.generations:
                     bounds[index] = limit(fingerprint_of(expand(member)))
                 matches[index] = match
@@ -147,7 +150,9 @@ def rank_variants(checkpoint: Checkpoint, recipe: Recipe) -> Ranked:
     matches = list[Match]()
     for member in recipe.members():
         with faults.collect():
-            matches += filter(None, (compare(member),))
+            match = compare(member)
+            if match is not None:
+                matches.append(match)
     return Ranked(_best_first(matches), faults.errors)
 
 
@@ -197,7 +202,8 @@ def _match(member: Member, checkpoint: Checkpoint) -> Match | None:
     needed = len(located.tensors) + len(located.missing)
     score = (len(located.tensors) - len(misfits)) / (needed + len(located.unexpected))
     if file is not None:  # the ops of a file's graph count as much as its names
-        score = (candidate.alignment.share + max(score, _share_named(candidate.alignment, naming.layers))) / 2
+        aligned = candidate.alignment
+        score = (aligned.share + max(score, _share_named(aligned, naming.layers))) / 2
     return Match(candidate, score, missing, located.unexpected, naming.notes())
 
 
@@ -218,7 +224,7 @@ def _share_named(aligned: Alignment, layers: NodeNames) -> float:
         texts = (
             text
             for layer in aligned.candidates[path]
-            for text in (layer, *(s.name for s in nodes[layer].tensors.values()))
+            for text in (layer, *(stored.name for stored in nodes[layer].tensors.values()))
         )
         between_slashes = (f"/{text}/".replace(".", "/") for text in texts)
         return any(name in text or name in _NUMBER.sub("/", text) for text in between_slashes)

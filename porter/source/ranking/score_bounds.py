@@ -39,9 +39,10 @@ class LimitOf(Protocol):
 
 
 def limits_for(checkpoint: Checkpoint) -> LimitOf:
-    """Return the function that bounds the score which a variant can have for this file. Where the file has a
-    graph, the bounds count nodes, tensors and names; otherwise they count tensors by their sizes only, and
-    the names are not used.
+    """Return a function that bounds the score which a variant can have for this file, by the variant's
+    fingerprint: numbers about its graph that are known without expanding it. Where the file has a graph, the
+    bounds count nodes, tensors and names; otherwise they count tensors by their sizes only, and the names
+    are not used.
     """
     sizes = Counter(str(math.prod(array.shape)) for array in checkpoint.tensors.values())
     if checkpoint.graph is None:
@@ -50,6 +51,8 @@ def limits_for(checkpoint: Checkpoint) -> LimitOf:
         )
         return lambda variant, names=None: by_tensors(variant)
     file = without_cells(checkpoint.graph)
+    # What the file has, to be compared with fingerprints: its convolutions by their kinds, a digest of each
+    # node with all that leads to it, and its names.
     kinds = Counter(kind_of_conv(node.op) for node in file.nodes if isinstance(node.op, Conv))
     inputs = {name: str(index) for index, prepared in enumerate(inputs_of(file)) for name in prepared}
     digests = beginnings_of(((node.name, node.op, node.inputs) for node in file.nodes), inputs)
@@ -109,17 +112,20 @@ def _least_score_if_opened(variant: Fingerprint, sizes: Counter[str]) -> float:
 
 
 def _most_by_sizes(variant: Fingerprint, sizes: Counter[str]) -> float:
-    """Return the largest share of the variant's tensors that the file can have by their sizes, whatever their
-    names. A norm of torch's also counts its batches.
+    """Return the largest share of the variant's tensors that the file can have, whatever their names: a
+    tensor counts if the file has one of as many numbers. Torch's norms also have `num_batches_tracked`, of
+    size 1.
     """
-    found = sum(min(count, sizes[size]) for size, count in variant.sizes.items()) + variant.free
+    # `free` counts those tensors whose size the file may choose, as that of the head.
+    fitting = sum(min(count, sizes[size]) for size, count in variant.sizes.items()) + variant.free
     batches = min(variant.norms, sizes["1"])
-    return (found + batches) / (sum(variant.sizes.values()) + variant.free + batches)
+    return (fitting + batches) / (sum(variant.sizes.values()) + variant.free + batches)
 
 
 def _most_nodes_by_beginnings(variant: Fingerprint, beginnings: frozenset[str]) -> int:
-    """Return the largest number of the variant's nodes that the file's graph can have. A node whose digest
-    the file lacks is not in the file, and neither is what follows it.
+    """Return the largest number of the variant's nodes that the file's graph can have, told by beginnings:
+    digests of a node with all that leads to it. A node whose digest the file lacks is not in the file, and
+    neither is what follows it.
     """
     bounds = (most_nodes for digest, most_nodes in variant.beginnings.items() if digest not in beginnings)
     return min(bounds, default=variant.nodes)

@@ -22,8 +22,9 @@ _EXPRESSION = re.compile(r"\{([^{}]*)\}")
 
 
 def zoo_screen(checkpoint: Checkpoint) -> Callable[[Zoo], bool]:
-    """Return a function that tells whether a zoo could have named the file. Every zoo could if names do not
-    decide how well the file fits: its graph counts too, or its names are Keras's counters.
+    """Return a function that tells quickly whether a zoo could have named the file's tensors, so that no
+    variant of other zoos is expanded. It is always true where names do not decide how well a file fits: its
+    graph counts too, or its names are Keras's counters.
     """
     # All numbers are alike here, so that a file has few different names.
     names = Counter(_NUMBER.sub("0", name) for name in checkpoint.tensors)
@@ -32,27 +33,29 @@ def zoo_screen(checkpoint: Checkpoint) -> Callable[[Zoo], bool]:
 
     def could_name(zoo: Zoo) -> bool:
         pattern = _pattern_of_zoo(zoo)
-        return (
-            sum(count for name, count in names.items() if pattern.search(name)) >= LEAST_SHARE * names.total()
-        )
+        alike = sum(count for name, count in names.items() if pattern.search(name))
+        return alike >= LEAST_SHARE * names.total()
 
     return could_name
 
 
 def _pattern_of_zoo(zoo: Zoo) -> re.Pattern[str]:
-    """Return the pattern that finds a layer of the zoo in a tensor's name, after any prefix and before the
-    variable, which may have a moving average.
+    """Return the pattern that finds a name of the zoo's layers in a tensor's name, in which every number is
+    written 0: after any prefix, and before the variable (such as `.weight`), which may have a moving
+    average.
     """
     tables = (zoo.names, *(older.names for older in zoo.generations.values()))
     patterns = sorted({_pattern_of_name(rule.name) for table in tables for rule in table})
-    # `_` is Gluon's.
+    # Gluon puts `_` before the variable: conv0_weight.
     variable = r"(?:\.[^./]+|(?:/[^/]+){1,2}|_(?:weight|bias|gamma|beta|(?:running|moving)_(?:mean|var)))"
-    return re.compile(rf"(?:^|[./]|\w0_)(?:{'|'.join(patterns)})(?:_0)?{variable}$")  # Keras adds _1
+    # `_0`: Keras appends a number to a name that it has had already.
+    return re.compile(rf"(?:^|[./]|\w0_)(?:{'|'.join(patterns)})(?:_0)?{variable}$")
 
 
 def _pattern_of_name(name: str) -> str:
-    """Return the pattern of a name with any value in place of its expressions. Numbers that meet are one
-    number.
+    """Return the pattern of a recipe's name of a layer, with any value in place of its expressions: of
+    `block{i + 1}/conv` it is `block0/conv`, because every number is written 0. An expression's number next
+    to a digit makes one number with it.
     """
     parts = _EXPRESSION.split(name)  # texts and expressions, in turns
     pattern = [

@@ -126,7 +126,7 @@ def renamed(of: Graph, tensors: Tensors) -> tuple[Graph, Tensors]:
 def test_a_graph_is_its_own_function() -> None:
     pairing = aligned(NETWORK, NETWORK, TENSORS, TENSORS)
     assert Differences(pairing, SIZE).all() == []
-    assert pairing.pairs == {path: path for path in pairing.one.units} and len(pairing.pairs) == 9
+    assert pairing.pairs == {path: path for path in pairing.form_a.units} and len(pairing.pairs) == 9
 
 
 def test_names_and_the_order_of_writing_say_nothing() -> None:
