@@ -138,13 +138,13 @@ def new_recipe(
         FileError: a file cannot be read or written.
     """
     _expect_names(variant, zoo, path)
-    given = model or weights
-    if given is None:
+    source_file = model or weights
+    if source_file is None:
         next = (
             f"add {FROM_MODEL.placeholder}, which carries a graph, or {WEIGHTS.placeholder}, which does not"
         )
         raise UsageError("a recipe is drafted from a file", where=FROM_MODEL, next=next)
-    checkpoint = read(file_at(given))
+    checkpoint = read(file_at(source_file))
     if model is None and checkpoint.graph is None:
         return _from_weights(checkpoint, variant, zoo, path)
     if checkpoint.graph is None and (built := build_by_library(checkpoint, size=size)) is not None:
@@ -156,11 +156,11 @@ def new_recipe(
             "a recipe's graph has one input, and this model takes more: "
             f"input{further_text(checkpoint.graph)}"
         )
-        next = f"port the file itself: {CONVERT.advise(subject=given, to=FRAMEWORK)}"
-        raise UsageError(message, where=given, next=next)
+        next = f"port the file itself: {CONVERT.advise(subject=source_file, to=FRAMEWORK)}"
+        raise UsageError(message, where=source_file, next=next)
     # Names of tensors that are in no framework's own form, as in ONNX, mostly come from torch.
-    names_of = checkpoint.dialect or engine_name(checkpoint)
-    framework = names_of if names_of in DEFAULT_ZOOS else "torch"
+    names_framework = checkpoint.dialect or engine_name(checkpoint)
+    framework = names_framework if names_framework in DEFAULT_ZOOS else "torch"
     draft = _draft_from_graph(checkpoint, checkpoint.graph, framework, variant, zoo, size)
     tensors, problem = None, None
     with TemporaryDirectory() as folder:
@@ -172,9 +172,11 @@ def new_recipe(
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(behind_links(path), draft.text)
     if problem is not None:
-        return NewRecipe(path, variant, zoo, draft, _check_command(path, weights or given), tensors, problem)
+        return NewRecipe(
+            path, variant, zoo, draft, _check_command(path, weights or source_file), tensors, problem
+        )
     member = load_recipe(path).member(variant, zoo)
-    line = convert_command(member, _destination(framework), weights or given, path.parent)
+    line = convert_command(member, _destination(framework), weights or source_file, path.parent)
     return NewRecipe(path, variant, zoo, draft, line, tensors)
 
 
@@ -197,26 +199,29 @@ def _draft_from_graph(
 
 
 def _bare_names(translated: Translated, file: FileGraph, dialect: Dialect) -> dict[str, str]:
-    """Return the names of trained scales that no layer holds, by path: with `MARK` before the tensor's
-    own.
+    """Return by path the names of trained scales whose tensor has no layer of its own in the file, such as
+    `blocks.0.gamma`, with `MARK` before the last word.
     """
     names = {}
     for path, roles in tensor_shapes(translated.graph).items():
         node, name = translated.graph.by_path[path], translated.names[path]
-        if not isinstance(node.op, ChannelScale) or len(roles) != 1 or name not in file.by_name:
+        is_single_scale = isinstance(node.op, ChannelScale) and len(roles) == 1
+        if not is_single_scale or name not in file.by_name:
             continue
         layer = file.by_name[name]
         tensor = next((stored.name for stored in layer.tensors.values()), "")
-        module, separator, own = tensor.rpartition(dialect.SEPARATOR)
+        module, separator, variable = tensor.rpartition(dialect.SEPARATOR)
         spelled = dialect.tensor_names(translated.graph, node, layer.name).values()
         names_of_layer = {spelling for spellings in spelled for spelling in spellings}
-        if tensor not in names_of_layer and own.isidentifier():
-            names[path] = f"{module}{separator}{MARK}{own}"
+        if tensor not in names_of_layer and variable.isidentifier():
+            names[path] = f"{module}{separator}{MARK}{variable}"
     return names
 
 
 def _from_weights(checkpoint: Checkpoint, variant: str, zoo: str, path: Path) -> NewRecipe:
-    """Draft and write a recipe from a file that has weights and no graph."""
+    """Draft and write a recipe from a file that has weights and no graph, try it on that file, and return
+    it.
+    """
     listed = list_layers(checkpoint)
     if not listed.layers:
         message = "no tensor's name says what its layer is, such as conv1.weight or conv1/kernel"

@@ -74,6 +74,7 @@ def json_schema() -> Schema:
 
 
 def _definition_name(kind: type[Any]) -> str:
+    """Return the name of a section's definition in the schema: `zoo` for ZooSection."""
     return kind.__name__.removesuffix("Section").lower()
 
 
@@ -166,7 +167,9 @@ _VALUES: Mapping[str, Schema] = {
 
 
 def _or_expressions(value: Schema) -> Schema:
-    """Return a value's schema, where an expression may stand for the value and for each item of a list."""
+    """Return a value's schema that also takes an expression (`=...`) for the value, and for each item of a
+    list.
+    """
     choices = [_items_or_expressions(choice) for choice in value.get("anyOf", [value])]
     return any_of(*choices, _EXPRESSION)
 
@@ -192,20 +195,22 @@ _OWN_WORDS: Mapping[str, str] = {"depthwise_conv": "A convolution with filters o
 
 
 def _operation_schema(name: str) -> Schema:
-    """Make the schema of a step with this operation."""
+    """Return the schema of a step with this operation, such as `{conv: PATH, filters: ...}`: its path, its
+    attributes, and the keys that all steps have.
+    """
     known = ATTRIBUTES[name]
     attributes = {key: _attribute_schema(attribute) for key, attribute in known.items()}
     needed = [key for key, attribute in known.items() if attribute.default is REQUIRED]
     # `first` and `last` of a repeated step have the step's own attributes.
     references = {key: {"$ref": f"#/$defs/step_{name}/properties/{key}"} for key in known}
     ends = {end: {"description": KEYS[end], **_object_schema(references)} for end in ("first", "last")}
-    branches = (
-        {"branches": {"description": KEYS["branches"], **list_of(list_of(reference_to("step")))}}
-        if name == "concat"
-        else {}
-    )
-    norm = {NORM: {"description": KEYS[NORM], **reference_to("path")}} if name in WITH_NORM else {}
-    step = _object_schema({name: reference_to("path"), **attributes, **_COMMON, **ends, **branches, **norm})
+    properties = {name: reference_to("path"), **attributes, **_COMMON, **ends}
+    if name == "concat":
+        branches = list_of(list_of(reference_to("step")))
+        properties["branches"] = {"description": KEYS["branches"], **branches}
+    if name in WITH_NORM:
+        properties[NORM] = {"description": KEYS[NORM], **reference_to("path")}
+    step = _object_schema(properties)
     if not needed:
         return step
     # A step whose `first` and `last` say everything needs nothing itself.

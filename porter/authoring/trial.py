@@ -99,14 +99,18 @@ def _location_of_difference(member: Member | None, verdict: Verdict) -> str | No
     differing = verdict.proof.first_bad
     if member is None or differing is None:
         return None
-    (graph, steps), path = expand_steps(member), differing.site or differing.path
+    graph, steps = expand_steps(member)
+    path = differing.site or differing.path
+    # the window and pads of a convolution or a pool
     site = site_of(graph.by_path[path].op)
     rules = [rule for rule in member.zoo.padding if site is not None and rule.matches(path, site.kind)]
     return member.recipe.source.where(rules[0].location if rules else steps[path])
 
 
 def _no_name_fits_error(recipe: Recipe, checkpoint: Checkpoint) -> MappingError:
-    """Make the error of a file that has no name of the recipe, with names of both."""
+    """Return the error of a file that has no name of the recipe, with the first name that the recipe expects
+    and some that the file has; or that no zoo is of the file's framework.
+    """
     where, names = str(checkpoint.path), sorted(checkpoint.tensors)
     for member in recipe.members():
         if checkpoint.dialect in (None, member.zoo.framework):

@@ -67,18 +67,18 @@ def declared(path: Path, with_zoos: bool = False) -> Declared:
     `fault`. If its zoos are not asked for, the text after its variants is not read.
     """
     try:
-        found, fault = _read_sections(path, read_text(path), with_zoos)
+        sections, fault = _read_sections(path, read_text(path), with_zoos)
     except RecipeError as error:
-        found, fault = _read_sections(path, "", with_zoos)[0], error
-    names = {**found["architecture"], **found["variants"]}
+        sections, fault = _read_sections(path, "", with_zoos)[0], error
+    names = {**sections["architecture"], **sections["variants"]}
     return Declared(
         files=(path,),
-        architecture=next(iter({**found["architecture"], **found["extends"]}), ""),
+        architecture=next(iter({**sections["architecture"], **sections["extends"]}), ""),
         names=names,
         own=names,
-        variants=tuple(found["variants"]),
-        zoos=tuple(found["zoos"]),
-        extends=next(iter(found["extends"].values()), None),
+        variants=tuple(sections["variants"]),
+        zoos=tuple(sections["zoos"]),
+        extends=next(iter(sections["extends"].values()), None),
         fault=fault,
     )
 
@@ -87,8 +87,8 @@ def declared(path: Path, with_zoos: bool = False) -> Declared:
 def _read_sections(
     path: Path, text: str, with_zoos: bool
 ) -> tuple[dict[str, dict[str, Mark]], RecipeError | None]:
-    """Return the words of the sections that declare something, by section, each with its place; and the error
-    if the text is wrong, otherwise None.
+    """Return the words of the sections that declare something (architecture, extends, variants, zoos), by
+    section, each with its place; and the error if the text is wrong, otherwise None.
     """
     names: dict[str, dict[str, Mark]] = {"architecture": {}, "extends": {}, "variants": {}, "zoos": {}}
     try:

@@ -45,18 +45,18 @@ def expand(member: Member, options: Mapping[str, Value] | None = None, *, as_tra
 
 
 def _expand_once(member: Member, most: int) -> Graph:
-    """Return the graph of a member, checked against its zoo; the one that its recipe keeps if it was expanded
-    before.
+    """Return the graph of a member, checked against its zoo. It is kept in the recipe, and returned from
+    there the next time.
 
     Raises:
         TooLarge: it has more than `most` nodes.
     """
     key = (member.zoo.options, member.zoo.padding)  # what a caller may have changed in the zoo
-    known = member.recipe.graphs.setdefault(member.is_a, [])
-    graph = next((graph for other_key, graph in known if other_key == key), None)
+    kept = member.recipe.graphs.setdefault(member.is_a, [])
+    graph = next((graph for kept_key, graph in kept if kept_key == key), None)
     if graph is None:
         graph = expand_steps(member, most=most).graph
-        known.append((key, graph))
+        kept.append((key, graph))
     if len(graph.nodes) > most:
         raise TooLarge
     return graph
@@ -101,22 +101,22 @@ def expand_steps(
 
 
 def trained_conventions(member: Member) -> dict[str, Convention]:
-    """Return the convention of training by path, for every site that the zoo's `padding_as_trained` names;
-    nothing if it names none.
+    """Return the convention of pads of training by path, for every site (convolution or pool) that the zoo's
+    `padding_as_trained` names; an empty mapping if it names none.
     """
     rules = member.zoo.padding_as_trained
-    if not rules:
-        return {}
-    sites = [
-        (node.path, site) for node in expand(member, as_trained=True).nodes if (site := site_of(node.op))
-    ]
-    return {
-        path: site.convention for path, site in sites if any(rule.matches(path, site.kind) for rule in rules)
-    }
+    conventions: dict[str, Convention] = {}
+    for node in expand(member, as_trained=True).nodes if rules else ():
+        site = site_of(node.op)
+        if site is not None and any(rule.matches(node.path, site.kind) for rule in rules):
+            conventions[node.path] = site.convention
+    return conventions
 
 
 def options_of(member: Member) -> Mapping[str, Value]:
-    """Return all options of a variant's graph: the zoo's for the variant, then the recipe's."""
+    """Return all options of a variant's graph by name: the recipe's, with those that the zoo sets for the
+    variant in their place.
+    """
     return {**member.recipe.options, **member.zoo.of(member.variant).options}
 
 
@@ -142,16 +142,18 @@ def graphs_of_other_variants(member: Member) -> Iterator[Graph]:
     another.
     """
     recipe, variant, zoo = member
-    for other in recipe.variants:
-        if other != variant and zoo.has(other):
-            yield _expand_or_reuse(Member(recipe, other, recipe.zoos.get(zoo.name, zoo)), {}, False).graph
+    for other_variant in recipe.variants:
+        if other_variant != variant and zoo.has(other_variant):
+            yield _expand_or_reuse(
+                Member(recipe, other_variant, recipe.zoos.get(zoo.name, zoo)), {}, False
+            ).graph
 
 
 def _expand_or_reuse(
     member: Member, options: Mapping[str, Value], as_trained: bool, most: int = MAX_USES
 ) -> Expanded:
-    """Return the graph of a member, not yet checked against its zoo; one that the recipe keeps if it was
-    expanded with the same variables and rules of padding.
+    """Return the graph of a member, not yet checked against its zoo. The recipe keeps it, so that another
+    zoo with the same variables and rules of padding uses it again.
 
     Raises:
         RecipeError: a step is wrong; the message names the variant and the zoo.
@@ -161,14 +163,16 @@ def _expand_or_reuse(
     zoo = zoo.of(variant)
     variables = member.variables(options)
     rules = (*zoo.padding_as_trained, *zoo.padding) if as_trained else zoo.padding
+    # all that decides the graph
     key = variables, [(rule.pattern, rule.value) for rule in rules]
-    # With a caller's options there may be any number.
-    known = [] if options else recipe.unrolled.setdefault(variant, [])
-    same = next((Expanded(*one) for other_key, one in known if other_key == key), None)
-    if same is not None:
-        if len(same.graph.nodes) > most:
-            raise TooLarge
-        return same
+    # Graphs with a caller's options are not kept: there may be any number.
+    kept = [] if options else recipe.unrolled.setdefault(variant, [])
+    for kept_key, graph_and_steps in kept:
+        if kept_key == key:
+            same = Expanded(*graph_and_steps)
+            if len(same.graph.nodes) > most:
+                raise TooLarge
+            return same
     expansion = Unrolling(recipe, variables, rules, _origins(Member(recipe, variant, zoo), options), most)
     try:
         graph = expansion.graph()
@@ -178,12 +182,14 @@ def _expand_or_reuse(
         error.message += f", in {variant} from {zoo.name}"
         raise
     expanded = Expanded(graph, expansion.locations)
-    known.append((key, expanded))
+    kept.append((key, expanded))
     return expanded
 
 
 def _missing_variable(recipe: Recipe, variant: str, error: UnknownVariable) -> RecipeError:
-    """Return the error for a variable that is not in scope: at the variant, if only that lacks it."""
+    """Return the error for a variable that is not known: `error` itself, or one at the variant, if other
+    variants of the recipe have such a parameter and only this one lacks it.
+    """
     if not any(error.name in parameters for parameters in recipe.variants.values()):
         return error
     where = recipe.source.where(("variants", variant), key=True)
@@ -194,8 +200,8 @@ def _missing_variable(recipe: Recipe, variant: str, error: UnknownVariable) -> R
 
 
 def _origins(member: Member, options: Mapping[str, Value]) -> dict[tuple[str, str], Mark]:
-    """Return where the values of the variables are written, by ("", name), as `Unrolling.origins` has them;
-    those of a caller's options are written nowhere.
+    """Return where the value of each variable is written, by ("", name), as `Unrolling.origins` has them, so
+    that an error can name that place. Those of a caller's options are written nowhere.
     """
     recipe, variant, zoo = member
     places: dict[str, Location] = {name: ("options", name) for name in recipe.options}
@@ -207,8 +213,8 @@ def _origins(member: Member, options: Mapping[str, Value]) -> dict[tuple[str, st
 
 
 def _expect_sites(member: Member, graph: Graph, steps: Mapping[str, Location]) -> None:
-    """Expect that each padding rule of a zoo matches a site of some variant. Raises RecipeError at those that
-    match none, with what they match instead.
+    """Expect that each padding rule of a zoo matches a site (convolution or pool) of some variant. Raises
+    RecipeError at those that match none, with what they match instead.
     """
     recipe, zoo = member.recipe, member.zoo.of(member.variant)
     without_site = _rules_without_site((*zoo.padding_as_trained, *zoo.padding), graph)
@@ -221,11 +227,10 @@ def _expect_sites(member: Member, graph: Graph, steps: Mapping[str, Location]) -
     sites = {node.path: steps[node.path] for node in graph.nodes if site_of(node.op)}
     for rule in without_site:
         with faults.collect(), recipe.source.at(rule.location, key=True):
-            padless = next(
-                (node for node in graph.nodes if match_path(rule.pattern, node.path) is not None), None
-            )
-            if padless is not None and site_of(padless.op) is None:
-                message = f"'{rule.pattern}' is not a padding site: '{padless.path}' is a {padless.op_name}"
+            matching = (node for node in graph.nodes if match_path(rule.pattern, node.path) is not None)
+            node = next(matching, None)
+            if node is not None and site_of(node.op) is None:
+                message = f"'{rule.pattern}' is not a padding site: '{node.path}' is a {node.op_name}"
                 raise RecipeError(message, next="only convolutions and pools have a padding")
             raise unmatched_error(
                 f"'{rule.pattern}' matches no padding site",
@@ -246,7 +251,9 @@ def _expect_labels(member: Member, graph: Graph) -> None:
     if labels is None or not isinstance(head.op, Dense | Conv):
         return
     rule = next((rule for rule in zoo.names if match_path(rule.pattern, head.path) is not None), None)
-    classes = graph.channels_by_path[head.path] - (rule is not None and "drop_background" in rule.transforms)
+    classes = graph.channels_by_path[head.path]
+    if rule is not None and "drop_background" in rule.transforms:
+        classes -= 1
     if classes != labels.count:
         place = recipe.source.mark(("zoos", zoo.name, "weights", variant, "labels"))
         raise RecipeError(
@@ -258,6 +265,6 @@ def _expect_labels(member: Member, graph: Graph) -> None:
 
 
 def _rules_without_site(rules: Sequence[PadRule], graph: Graph) -> list[PadRule]:
-    """Return the rules that match no site of a graph."""
+    """Return the rules of padding that match no site (convolution or pool) of a graph."""
     sites = [(node.path, site.kind) for node in graph.nodes if (site := site_of(node.op))]
     return [rule for rule in rules if not any(rule.matches(path, kind) for path, kind in sites)]

@@ -121,17 +121,18 @@ def evaluate(value: Value, variables: Variables) -> Value:
 
 
 def fill_in(template: str, variables: Variables) -> str:
-    """Return `template` with each `{expression}` replaced by its value.
+    """Return `template` with each `{expression}` replaced by its value: `stage{s + 1}` is `stage2` where s
+    is 1.
 
     Raises:
         RecipeError: without `where`.
     """
 
-    def value_of(found: re.Match[str]) -> str:
-        value = _compile(found[1].strip())(variables)
+    def value_of(match: re.Match[str]) -> str:
+        value = _compile(match[1].strip())(variables)
         if isinstance(value, bool) or not isinstance(value, int | str):
             raise RecipeError(
-                f"'{{{found[1]}}}' is {_show(value)}, and names are made of words and whole numbers"
+                f"'{{{match[1]}}}' is {_show(value)}, and names are made of words and whole numbers"
             )
         return str(value)
 
@@ -248,6 +249,7 @@ def _compile_tree(node: ast.expr) -> Compute:
 
 
 def _variable(name: str, variables: Variables) -> Value:
+    """Return the value of a variable; refuse one that is not in scope."""
     if name not in variables:
         raise UnknownVariable(name, variables)
     value: Value = variables[name]
@@ -291,8 +293,8 @@ def _compile_call(name: str, arguments: Sequence[Compute]) -> Compute:
 
 
 def _compile_comparison(node: ast.Compare) -> Compute:
-    """Return the function that computes a chain of comparisons: True if each neighbouring pair holds. Orders
-    compare numbers, equalities any values.
+    """Return the function that computes a chain of comparisons, such as `0 < s <= 3`: True if each
+    neighbouring pair holds. `<` and its like compare numbers, `==` and `!=` any values.
     """
     first = _compile_tree(node.left)
     others = [(type(op), _compile_tree(part)) for op, part in zip(node.ops, node.comparators, strict=True)]

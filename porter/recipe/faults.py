@@ -42,8 +42,8 @@ class Faults:
         try:
             yield
         except RecipeError as error:
-            for each in (error, *error.others):
-                self._by_place.setdefault(each.where or each.message, each)
+            for fault in (error, *error.others):
+                self._by_place.setdefault(fault.where or fault.message, fault)
 
     def expect_none(self) -> None:
         """Raise the errors that were kept, if there are any.

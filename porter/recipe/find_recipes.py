@@ -40,12 +40,12 @@ def recipe_folders(given: Path | None = None) -> tuple[Path, ...]:
     """
     variable = os.environ.get(VARIABLE)
     named = Path(variable) if variable else None
-    for folder, what in ((given, str(RECIPES)), (named, VARIABLE)):
+    for folder, setting in ((given, str(RECIPES)), (named, VARIABLE)):
         if folder is not None and not any(folder.glob("*.yaml")):
             raise UsageError(
                 "there are no recipes (*.yaml) here",
                 where=folder,
-                next=f"give {what} a folder of recipes",
+                next=f"give {setting} a folder of recipes",
             )
     folders: dict[Path, Path] = {}
     for folder in (
@@ -68,8 +68,8 @@ def _added_folder(plugin: Plugin) -> Path:
         PluginError: there is no such package, or no recipe in its folder.
     """
     with plugin.blamed():
-        found = find_spec(plugin.entry.value)
-    folder = None if found is None or found.origin is None else Path(found.origin).parent
+        spec = find_spec(plugin.entry.value)
+    folder = None if spec is None or spec.origin is None else Path(spec.origin).parent
     if folder is None or not any(folder.glob("*.yaml")):
         raise plugin.error(f"expected recipes (*.yaml) in the folder of the package '{plugin.entry.value}'")
     return folder
@@ -107,6 +107,7 @@ def declared_recipes(given: Path | None = None, with_zoos: bool = False) -> tupl
     """
     own_folder = recipes_folder()
     shipped = _declared_in_folder(own_folder, with_zoos)
+    # all recipes in the order of their folders, with the names of what they extend
     listed: list[Declared] = []
     # backwards, because a recipe extends one that comes behind it, in its folder or in a later one
     for folder in reversed(recipe_folders(given)):
@@ -119,17 +120,17 @@ def declared_recipes(given: Path | None = None, with_zoos: bool = False) -> tupl
             listed.insert(0, recipe)
     declared: list[Declared] = []
     for recipe in listed:
-        folder = recipe.path.parent
+        # recipes of earlier folders, and those beside it that extend it and so have its names
         before = [
-            other
-            for other in declared
-            # the recipes of earlier folders, and those beside it that extend it and so have its names
-            if other.fault is None and (other.path.parent != folder or recipe.path in other.files)
+            earlier
+            for earlier in declared
+            if earlier.fault is None
+            and (earlier.path.parent != recipe.path.parent or recipe.path in earlier.files)
         ]
-        has_architecture = any(other.architecture == recipe.architecture for other in before)
-        taken_names = (
-            recipe.names.keys() if has_architecture else {name for other in before for name in other.names}
-        )
+        if any(earlier.architecture == recipe.architecture for earlier in before):
+            taken_names = {*recipe.names}
+        else:
+            taken_names = {name for earlier in before for name in earlier.names}
         declared.append(recipe.without_names(taken_names))
     return tuple(declared)
 
@@ -149,8 +150,9 @@ def replaced_recipe(recipe: Recipe) -> Path | None:
 
 
 def _is_no_recipe(recipe: Declared, given: Path | None) -> bool:
-    """Return whether a file in ./recipes that declares no architecture is not meant as a recipe: any project
-    may have a folder of that name. If the folder is `given`, it is meant.
+    """Return whether a file is passed over, because it lies in ./recipes, declares no architecture, and so
+    is not meant as a recipe: any project may have a folder of that name. If the folder is `given` (by
+    `--recipes`), its files are meant.
     """
     return not recipe.architecture and recipe.path.parent == WORKING_FOLDER != given
 
@@ -159,21 +161,21 @@ def error_of_taken_name(path: Path) -> RecipeError | None:
     """Return the error of the first name in the recipe's file at `path` that porter's own recipes have too,
     or another one in its folder; None if all names are its own, or the file is a copy of one of porter's.
     """
-    own = recipes_folder()
-    if _is_copy_of_shipped(path, own):
+    own_folder = recipes_folder()
+    if _is_copy_of_shipped(path, own_folder):
         return None
     recipe = declared(path)
     beside = [other for other in _declared_in_folder(path.parent, False) if other.path.name != path.name]
     next = "the recipe stands in its place; with another name both are found"
-    recipe = _expect_own_names(recipe, _declared_in_folder(own, False), "porter's own ", next)
+    recipe = _expect_own_names(recipe, _declared_in_folder(own_folder, False), "porter's own ", next)
     return _expect_own_names(recipe, beside, "", _RENAME_ONE).fault
 
 
-def _is_copy_of_shipped(path: Path, own: Path) -> bool:
+def _is_copy_of_shipped(path: Path, own_folder: Path) -> bool:
     """Return whether a file is an exact copy of one of porter's own recipes. A file that is no readable
     recipe is none, whatever its name.
     """
-    original = own / path.name
+    original = own_folder / path.name
     try:
         return original.is_file() and read_text(original) == read_text(path)
     except RecipeError:
@@ -202,7 +204,7 @@ def _with_base(
     for base in later:
         if base.architecture == recipe.architecture and base.fault is None:
             return recipe.extending(base)
-    known = hint(recipe.architecture, (base.architecture for base in later))
+    advice = hint(recipe.architecture, (base.architecture for base in later))
     message = f"there is no architecture '{recipe.architecture}' to extend"
     files = {other.path.stem: other for other in beside if other.extends is not None}
     # what extends what by names of files, up to a name that comes again
@@ -210,15 +212,18 @@ def _with_base(
     while chain[-1] in files and chain[-1] not in chain[:-1]:
         chain.append(files[chain[-1]].architecture)
     if chain[-1] in chain[:-1]:
+        # They extend each other in a circle.
         message = f"{' extends '.join(chain)}: none of them has a graph"
-        known = "write architecture, input and graph in one of them"
+        advice = "write architecture, input and graph in one of them"
     elif len(chain) > 2:
-        message, known = f"{message}: {chain[1]}.yaml extends '{chain[2]}'", f"write extends: {chain[-1]}"
-    broken = next((base for base in later if base.architecture == recipe.architecture), None)
-    if broken is not None:
-        message = f"'{broken.architecture}' is in {broken.fault}"
-        known = RECIPE_CHECK.advise(file=broken.path)
-    fault = RecipeError(message, where=place, next=known)
+        # It extends a recipe by the name of its file, and that one extends another.
+        message = f"{message}: {chain[1]}.yaml extends '{chain[2]}'"
+        advice = f"write extends: {chain[-1]}"
+    faulty = next((base for base in later if base.architecture == recipe.architecture), None)
+    if faulty is not None:
+        message = f"'{faulty.architecture}' is in {faulty.fault}"
+        advice = RECIPE_CHECK.advise(file=faulty.path)
+    fault = RecipeError(message, where=place, next=advice)
     return replace(recipe, fault=recipe.fault or fault)
 
 
@@ -272,12 +277,13 @@ def find_recipe(name: str, given: Path | None = None) -> Recipe:
     if Path(name).exists():
         next = f"{INSPECT.advise(file=name)} prints the line that ports it"
         raise UsageError(f"'{name}' is a file, expected a variant", next=next)
-    known = _advice_if_replaced(name, recipes) or _advice_for_unknown(name, recipes)
+    advice = _advice_if_replaced(name, recipes) or _advice_for_unknown(name, recipes)
+    # A recipe that cannot be used may have the variant: its error is named too.
     meant = [
         recipe for recipe in recipes if not _is_no_recipe(recipe, given) or nearest(name, [recipe.path.stem])
     ]
-    unread = [f"; {recipe.fault}" for recipe in meant if recipe.fault is not None]
-    raise UsageError(f"there is no variant '{name}'", next=known + "".join(unread))
+    faults = [f"; {recipe.fault}" for recipe in meant if recipe.fault is not None]
+    raise UsageError(f"there is no variant '{name}'", next=advice + "".join(faults))
 
 
 def _advice_if_replaced(name: str, recipes: Sequence[Declared]) -> str | None:
@@ -300,19 +306,14 @@ def _advice_for_unknown(name: str, recipes: Sequence[Declared]) -> str:
     """
     variants = [word for recipe in recipes for word in recipe.variants]
     names = [word for recipe in recipes for word in recipe.names]
-    beginning = min(
-        (word for word in variants if name and word.startswith(name)),
-        key=lambda word: (len(word), word),
-        default=None,
-    )
-    near = beginning or nearest(name, names)
-    architecture = next(
-        (recipe for recipe in recipes if recipe.architecture == near not in variants and recipe.variants),
-        None,
-    )
-    if architecture is not None:
-        return f"did you mean a variant of '{near}': {some(sorted(architecture.variants))}?"
-    return hint(name, names, RECIPE_LIST.advise()) if beginning is None else f"did you mean '{beginning}'?"
+    longer = [word for word in variants if name and word.startswith(name)]
+    shortest = min(longer, key=lambda word: (len(word), word), default=None)
+    similar = shortest or nearest(name, names)
+    if similar not in variants:
+        for recipe in recipes:
+            if recipe.architecture == similar and recipe.variants:
+                return f"did you mean a variant of '{similar}': {some(sorted(recipe.variants))}?"
+    return hint(name, names, RECIPE_LIST.advise()) if shortest is None else f"did you mean '{shortest}'?"
 
 
 def find_member(subject: str, source: str, given: Path | None = None) -> Member:
@@ -362,22 +363,24 @@ def known_variants(given: Path | None = None) -> tuple[tuple[KnownVariant, ...],
     for declaring in declared_recipes(given):
         if _is_no_recipe(declaring, given):
             continue
-        fingerprints = (
-            shipped.get(declaring.path.name, {}) if declaring.path.parent.samefile(recipes_folder()) else {}
-        )
+        is_shipped = declaring.path.parent.samefile(recipes_folder())
+        fingerprints = shipped.get(declaring.path.name) if is_shipped else None
         try:
             if declaring.fault is not None:
                 raise declaring.fault
-            recipe = None if fingerprints else load_recipe(*declaring.files)
-            for variant in declaring.variants:
-                zoos = (
-                    fingerprints[variant]
-                    if recipe is None
-                    else dict.fromkeys(recipe.zoos_of(variant), (None, None))
-                )
+            if fingerprints:
                 known += [
-                    KnownVariant(declaring.files, variant, zoo, *recorded) for zoo, recorded in zoos.items()
+                    KnownVariant(declaring.files, variant, zoo, *recorded)
+                    for variant in declaring.variants
+                    for zoo, recorded in fingerprints[variant].items()
                 ]
+                continue
+            recipe = load_recipe(*declaring.files)
+            known += [
+                KnownVariant(declaring.files, variant, zoo, None)
+                for variant in declaring.variants
+                for zoo in recipe.zoos_of(variant)
+            ]
         except RecipeError as error:
             faults.append(error)
     return tuple(known), tuple(faults)

@@ -62,7 +62,9 @@ class Fingerprint:
 
 
 def kind_of_conv(op: Conv) -> str:
-    """Return a text that is equal for two convolutions if one can stand for the other."""
+    """Return a text such as `3x3x64/1` (rows, columns, filters, groups) that is equal for two convolutions
+    if one can stand for the other.
+    """
     rows, columns = op.window.kernel
     return f"{rows}x{columns}x{op.filters}/{op.groups}"
 
@@ -82,9 +84,10 @@ def beginnings_of(
         inputs: the digests of the graph's inputs, by name.
     """
     digests = dict(inputs)
-    for name, op, read in nodes:
-        before = [digests[each] for each in read if each in digests]
-        if len(before) < len(read) or not read or isinstance(op, Dense | ops.ConcatChannels):
+    for name, op, input_names in nodes:
+        before = [digests[input_name] for input_name in input_names if input_name in digests]
+        all_have_digests = bool(input_names) and len(before) == len(input_names)
+        if not all_have_digests or isinstance(op, Dense | ops.ConcatChannels):
             continue
         if isinstance(op, _PASSED_OVER):
             digests[name] = before[0]
@@ -132,8 +135,8 @@ def _product(shape: tuple[int, ...]) -> int:
 
 
 def _trunk_size(graph: Graph) -> int:
-    """Return `Fingerprint.trunk`: a file with another head ends at the pool before it, or at the map before
-    the pool.
+    """Return `Fingerprint.trunk`, the number of nodes that a file with any other head still has: those that
+    lead to the pool before the head, or to the map before that pool.
     """
     nodes, head = graph.by_path, head_of(graph)
     pool = nodes.get(head.source)
@@ -149,9 +152,8 @@ def _nodes_within_convolutions(graph: Graph, kind: str) -> tuple[int, ...]:
     head = head_of(graph)
     for node in graph.nodes:
         is_of_kind = isinstance(node.op, Conv) and node is not head and kind_of_conv(node.op) == kind
-        convolutions_up_to[node.path] = (
-            max(convolutions_up_to.get(source, 0) for source in node.inputs) + is_of_kind
-        )
+        most_before = max(convolutions_up_to.get(source, 0) for source in node.inputs)
+        convolutions_up_to[node.path] = most_before + is_of_kind
     counts = Counter(convolutions_up_to.values())
     # the most itself is left out: it would count all nodes
     return tuple(sum(counts[fewer] for fewer in range(most + 1)) for most in range(max(counts)))
@@ -166,6 +168,7 @@ def _nodes_without_beginnings(graph: Graph) -> dict[str, int]:
     before_head = [(node.path, node.op, node.inputs) for node in graph.nodes if node is not head]
     digests = beginnings_of(before_head, inputs)
     own_digests = [digest for digest in dict.fromkeys(digests.values()) if digest not in inputs.values()]
+    # a few of them, so that fingerprints.json stays small
     chosen = dict.fromkeys((*own_digests[7::8], *own_digests[-1:]))
     inputs_of = {node.path: node.inputs for node in graph.nodes}
 
@@ -228,14 +231,13 @@ def read_beside_recipes(file: Path, parse: Callable[[Any], T]) -> T | None:
     if not file.is_file():
         return None
     status = file.stat()
-    content: T | None = _read_cached(
-        file, status.st_mtime_ns, status.st_size, digest_of_recipes(file.parent), parse
-    )
+    texts = digest_of_recipes(file.parent)
+    content: T | None = _read_cached(file, status.st_mtime_ns, status.st_size, texts, parse)
     return content
 
 
 @lru_cache(maxsize=2)
-def _read_cached(file: Path, changed: int, size: int, texts: str, parsed: Callable[[Any], Any]) -> Any:
+def _read_cached(file: Path, changed: int, size: int, texts: str, parse: Callable[[Any], Any]) -> Any:
     """Return the parsed content of a file if it was made from these texts, otherwise None. The time of its
     change and its size are parameters for the cache only.
 
@@ -243,7 +245,7 @@ def _read_cached(file: Path, changed: int, size: int, texts: str, parsed: Callab
         texts: the digest of all recipes beside the file.
     """
     content = json.loads(file.read_text(encoding="utf-8"))
-    return parsed(content) if content["sha256"] == texts else None
+    return parse(content) if content["sha256"] == texts else None
 
 
 def _parse_fingerprints(content: Mapping[str, Any]) -> Fingerprints:

@@ -39,10 +39,12 @@ FIXED: Mapping[str, Callable[[Array], bool]] = {"group_sums": is_group_sums}
 
 
 def equals_fixed(array: Array, equals: float | str) -> bool:
-    """Return whether an array is what an ignore rule's `equals` says: a number everywhere, or a fixed array
-    by its name.
+    """Return whether an array, which a rule ignores, is what the rule's `equals` says: one number in all
+    cells, or a fixed array by its name (FIXED).
     """
-    return FIXED[equals](array) if isinstance(equals, str) else bool((array == equals).all())
+    if isinstance(equals, str):
+        return FIXED[equals](array)
+    return bool((array == equals).all())
 
 
 class Computed(NamedTuple):
@@ -60,9 +62,9 @@ class Computed(NamedTuple):
 
 
 def sines_2d(shape: tuple[int, ...]) -> Array:
-    """Return the positions of the cells of a square, row by row, as MoCo v3 and big_vision's ViT have them
-    (posemb_sincos_2d of models/vit.py): the sines and cosines of the column and then of the row, each times
-    powers of 1 to 1/10000.
+    """Return an array (cells, channels) with the positions of the cells of a square, row by row, as MoCo v3
+    and big_vision's ViT have them (posemb_sincos_2d of models/vit.py): the sines and cosines of the column
+    and then of the row, each times powers of 1 to 1/10000.
     """
     import numpy as np
 

@@ -117,14 +117,13 @@ def _open(files: tuple[Path, ...], stamp: Stamp) -> Recipe:
     document = parse_section(Document, source, (), source.data)
     faults = Faults()
     options = dict.fromkeys((*STANDARD_OPTIONS, *document.options), "an option")
-    taken = {**options, **dict.fromkeys(document.constants, "a constant")}
-    for variant, given in document.variants.items():
-        faults.attempt(_expect_variable_names, source, ("variants", variant), given, taken)
+    taken_names = {**options, **dict.fromkeys(document.constants, "a constant")}
+    for variant, variant_parameters in document.variants.items():
+        faults.attempt(_expect_variable_names, source, ("variants", variant), variant_parameters, taken_names)
     faults.attempt(_expect_variable_names, source, ("options",), document.options, {})
     faults.attempt(_expect_variable_names, source, ("constants",), document.constants, options)
-    for location, _ in find_expressions(
-        (), {key: source.data.get(key, {}) for key in ("variants", "options", "constants")}
-    ):
+    variables = {section: source.data.get(section, {}) for section in ("variants", "options", "constants")}
+    for location, _ in find_expressions((), variables):
         with faults.collect(), source.at(location):
             raise RecipeError(
                 "a variable's value is not an expression",
@@ -168,14 +167,18 @@ def _open(files: tuple[Path, ...], stamp: Stamp) -> Recipe:
 def _expect_default_options(
     source: RecipeSource, steps: Sequence[RecipeStep], options: Mapping[str, Any]
 ) -> None:
-    """Refuse steps that take an attribute from an option that the recipe lacks. Each option is named once, at
-    its first step.
+    """Refuse steps that take an attribute from an option that the recipe lacks, as a batch norm takes its
+    epsilon from `bn_epsilon`. Each option is named once, at its first step.
     """
     lacking: dict[str, tuple[RecipeStep, str]] = {}
     for step in steps:
         for key, default in OPERATIONS.get(step.kind, {}).items():
-            if is_expression(default) and key not in step.arguments and default[1:] not in options:
-                lacking.setdefault(default[1:], (step, key))
+            if not is_expression(default) or key in step.arguments:
+                continue
+            # The default is `=` and the option's name.
+            option = default[1:]
+            if option not in options:
+                lacking.setdefault(option, (step, key))
     faults = Faults()
     for option, (step, key) in lacking.items():
         misspelt = nearest(option, options)
@@ -225,6 +228,7 @@ def _assemble_with_base(source: RecipeSource, base: Recipe) -> RecipeSource:
                 raise RecipeError(
                     f"'{name}' is in {base.path.name} too", where=where, next="give it another name"
                 )
+        # What the recipe adds of this section.
         parts += [SourcePart((key,), source, (key,))] if key in source.data else []
     zoos_with_all_variants = [
         name for name, zoo in base.source.data[ZOOS].items() if not {"only", "extends"} & zoo.keys()

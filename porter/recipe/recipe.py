@@ -222,19 +222,20 @@ class Zoo:
         return not self.only or variant in self.only
 
     def of(self, variant: str) -> Zoo:
-        """Return this zoo with what is different for `variant`. The first match of a rule applies, so that
-        the variant's rules of padding come first.
+        """Return this zoo as it is for `variant`: with the variant's own options, pads, protocol and labels
+        where it has some. The first match of a rule applies, so that the variant's rules of padding come
+        first.
         """
         override = self.overrides.get(variant, Override({}, ()))
-        weights = self.weights.get(variant)
+        weights = self.weights.get(variant, Weights(None, None, None, None))
         models = models_of(self.framework, self.reference)
         return replace(
             self,
             options={**self.options, **override.options},
             padding=(*override.padding, *self.padding),
             reference=self.reference if variant in models else None,
-            preprocess=(weights and weights.preprocess) or self.preprocess,
-            labels=(weights and weights.labels) or self.labels,
+            preprocess=weights.preprocess or self.preprocess,
+            labels=weights.labels or self.labels,
             overrides={},
         )
 
@@ -346,8 +347,9 @@ class Recipe:
 
     def members(self, variant: str | None = None) -> Iterator[Member]:
         """Yield `variant`, or every variant, as each of its zoos has it."""
-        for each in self.variants if variant is None else (variant,):
-            yield from (Member(self, each, zoo) for zoo in self.zoos_of(each).values())
+        variants = self.variants if variant is None else (variant,)
+        for name in variants:
+            yield from (Member(self, name, zoo) for zoo in self.zoos_of(name).values())
 
     def zoos_of(self, variant: str) -> Mapping[str, Zoo]:
         """Return the zoos that have `variant`, at least one, each with the override of `variant` applied.
@@ -359,7 +361,7 @@ class Recipe:
         return {name: zoo.of(variant) for name, zoo in self.zoos.items() if zoo.has(variant)}
 
     def _zoo(self, name: str, variant: str) -> Zoo:
-        """Return the zoo of a name, or the default zoo of a framework of that name.
+        """Return the zoo of a name, or the default zoo of a framework of that name, as keras for `tf`.
 
         Raises:
             UsageError: there is no such zoo; `variant` is for the message.

@@ -48,12 +48,14 @@ def raise_refusal(source: RecipeSource, location: Location, error: ValidationErr
         is_missing = detail["type"] in ("missing", "missing_argument")
         # pydantic also names the branch of a union that it tried, which is not in the file.
         keys = [
-            key
+            str(key)
             for end, key in enumerate(inner_location, 1)
             if is_missing or source.mark((*location, *inner_location[:end]))
         ]
-        where = source.where((*location, *inner_location), key=inner_location[-1:] == ("[key]",))
-        by_place.setdefault((where, ".".join(map(str, keys))), []).append(detail)
+        # pydantic says so if it refuses a key, not its value.
+        is_about_key = inner_location[-1:] == ("[key]",)
+        where = source.where((*location, *inner_location), key=is_about_key)
+        by_place.setdefault((where, ".".join(keys)), []).append(detail)
     faults = Faults()
     for (where, key), details in by_place.items():
         with faults.collect():
@@ -70,15 +72,18 @@ def _error_of_key(where: str, key: str, details: Sequence[Mapping[str, Any]]) ->
     if first["type"] in ("missing", "missing_argument"):
         name = key.rpartition(".")[2]
         return RecipeError(f"the key '{name}' is missing", where=where, next=f"add {name}: ...")
-    expected = " or ".join(
-        dict.fromkeys(
-            _EXPECTED_WORDS.get(each["type"], each["msg"]).format_map(each.get("ctx", {})) for each in details
-        )
-    )
-    found = repr(first["input"])
+    # `ctx` has the numbers of a limit, such as {"ge": 1}.
+    alternatives = [
+        _EXPECTED_WORDS.get(detail["type"], detail["msg"]).format_map(detail.get("ctx", {}))
+        for detail in details
+    ]
+    expected = " or ".join(dict.fromkeys(alternatives))
+    # A closed list of words stands in quotes in the message.
     words = re.findall("'([^']*)'", expected) if first["type"] == "literal_error" else []
     advice = hint(str(first["input"]), words) if words else _ADVICE.get(first["type"])
-    advice = "figures are in percent" if first.get("ctx") == _PERCENT_LIMIT else advice
-    if len(found) > 80:
-        found = f"{found[:77]}..."
-    return RecipeError(f"'{key}' must be {expected}, got {found}", where=where, next=advice)
+    if first.get("ctx") == _PERCENT_LIMIT:
+        advice = "figures are in percent"
+    value = repr(first["input"])
+    if len(value) > 80:
+        value = f"{value[:77]}..."
+    return RecipeError(f"'{key}' must be {expected}, got {value}", where=where, next=advice)

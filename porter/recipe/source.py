@@ -92,10 +92,11 @@ class RecipeSource:
         """Return the place of a value, or of its key; None if the recipe lacks it. An assembled recipe asks
         its parts.
         """
-        marks = (part.mark(location, key) for part in self.parts)
-        return (self.keys if key else self.values).get(location) or next(
-            (mark for mark in marks if mark), None
-        )
+        own_mark = (self.keys if key else self.values).get(location)
+        if own_mark:
+            return own_mark
+        marks_of_parts = (part.mark(location, key) for part in self.parts)
+        return next(filter(None, marks_of_parts), None)
 
     def where(self, location: Location, *, key: bool = False) -> str:
         """Return `file:line:column` of a value, or of its key; if the recipe lacks it, of the nearest value
@@ -126,9 +127,8 @@ class _PlaceOfErrors:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if isinstance(error, RecipeError) and error.where is None:
-            error.where = self.source.where(
-                (*self.location, error.key) if error.key else self.location, key=self.key
-            )
+            location = (*self.location, error.key) if error.key else self.location
+            error.where = self.source.where(location, key=self.key)
 
 
 class SourcePart(NamedTuple):
@@ -139,7 +139,9 @@ class SourcePart(NamedTuple):
     location: Location
 
     def value(self) -> Any:
-        """Return the value of the part, in mappings for the keys of its place."""
+        """Return the value of the part inside mappings for the keys of its place: 3 at `('options',
+        'depth')` as `{'options': {'depth': 3}}`.
+        """
         value = self.source.value(self.location)
         for key in reversed(self.place):
             value = {key: value}
@@ -214,10 +216,15 @@ def read_text(path: Path) -> str:
 def yaml_error(path: Path, error: yaml.YAMLError) -> RecipeError:
     """Return the error of a recipe that is not valid YAML."""
     problem = getattr(error, "problem", None) or " ".join(str(error).split())
-    start, mark = getattr(error, "context_mark", None), getattr(error, "problem_mark", None)
+    context_start, mark = getattr(error, "context_mark", None), getattr(error, "problem_mark", None)
     # the parser stops far behind a bracket that is not closed
-    if start and mark and start.line < mark.line and "flow" in str(getattr(error, "context", "")):
-        problem, mark = "a bracket is opened here and not closed on its line", start
+    if (
+        context_start
+        and mark
+        and context_start.line < mark.line
+        and "flow" in str(getattr(error, "context", ""))
+    ):
+        problem, mark = "a bracket is opened here and not closed on its line", context_start
     advice = next(
         (advice for words, advice in _YAML_ADVICE if words in problem),
         "put a value with one of : , # { } [ ] in quotes",
@@ -289,7 +296,8 @@ def _read_scalar(path: Path, node: yaml.ScalarNode, kind: str) -> Any:
     """
     try:
         if kind == "str":
-            return float(node.value) if not node.style and _FLOAT.fullmatch(node.value) else node.value
+            is_quoted = bool(node.style)
+            return float(node.value) if not is_quoted and _FLOAT.fullmatch(node.value) else node.value
         if kind == "null":
             return None
         if kind == "bool":

@@ -19,11 +19,11 @@ def hint(word: str, known: Iterable[str], line: str = "") -> str:
     key, value = word.partition(" ")[::2]
     if value and key in words:
         return f"write '{key}: {value}'"
-    near = nearest(word, words)
-    if near is not None:
-        return f"did you mean '{near}'?"
-    rest = f": {line}" if line and len(words) > LISTED else ""
-    return f"the choices are {some(words)}{rest}" if words else "none is declared"
+    similar = nearest(word, words)
+    if similar is not None:
+        return f"did you mean '{similar}'?"
+    listing = f": {line}" if line and len(words) > LISTED else ""
+    return f"the choices are {some(words)}{listing}" if words else "none is declared"
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

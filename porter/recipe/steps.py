@@ -166,8 +166,8 @@ def with_branches(steps: Iterable[RecipeStep]) -> Iterator[RecipeStep]:
 def find_cycle(
     steps: Iterable[RecipeStep], blocks: Mapping[str, Block], above: tuple[str, ...] = ()
 ) -> tuple[tuple[str, ...], RecipeStep] | None:
-    """Find the first step that uses a block inside itself. Return the names of the blocks on the way there,
-    and the step; None if there is none.
+    """Find the first step that uses a block inside itself. Return the names of the blocks on the way, such
+    as `('a', 'b', 'a')`, and the step; None if there is none.
 
     Args:
         above: the blocks around `steps`, outermost first.
@@ -175,10 +175,10 @@ def find_cycle(
     for step in with_branches(steps):
         if step.kind in above:
             return (*above[above.index(step.kind) :], step.kind), step
-        if step.kind in blocks and (
-            chain := find_cycle(blocks[step.kind].steps, blocks, (*above, step.kind))
-        ):
-            return chain
+        if step.kind in blocks:
+            cycle = find_cycle(blocks[step.kind].steps, blocks, (*above, step.kind))
+            if cycle is not None:
+                return cycle
     return None
 
 
@@ -204,15 +204,16 @@ def parse_steps(
 def _parse_step_with_norm(
     source: RecipeSource, location: Location, values: Any, blocks: Mapping[str, Mapping[str, Any]]
 ) -> tuple[RecipeStep, ...]:
-    """Return a step as it is written; for a convolution with `norm`, the convolution and its batch norm,
-    under the same condition.
+    """Return a step as it is written, or two for a convolution with `norm: PATH`: the convolution, and
+    behind it a batch norm at that path, under the same condition.
 
     Raises:
         RecipeError: as `parse_steps`, or such a convolution is repeated.
     """
     if not isinstance(values, dict) or NORM not in values or not WITH_NORM & values.keys():
         return (_parse_step(source, location, values, blocks),)
-    step = _parse_step(source, location, {key: value for key, value in values.items() if key != NORM}, blocks)
+    without_norm = {key: value for key, value in values.items() if key != NORM}
+    step = _parse_step(source, location, without_norm, blocks)
     if step.repeat is not None:
         where = source.where((*location, NORM), key=True)
         raise RecipeError(
@@ -227,7 +228,12 @@ def _parse_step_with_norm(
 def _parse_step(
     source: RecipeSource, location: Location, values: Any, blocks: Mapping[str, Mapping[str, Any]]
 ) -> RecipeStep:
-    """Return a step, whose one key that is an operation or a block tells what it is."""
+    """Return a step, such as `{conv: stem/conv, filters: 32}`, whose one key that is an operation or a block
+    tells what it is. Its keys and its path are checked, and its values stay unevaluated.
+
+    Raises:
+        RecipeError: as `parse_steps`.
+    """
     if not isinstance(values, dict):
         raise RecipeError(
             "a step must be a mapping, such as {conv: stem/conv, filters: 32}", where=source.where(location)
@@ -241,7 +247,9 @@ def _parse_step(
                 f"'{word}' is neither an operation nor a block of this recipe", next=hint(word, known)
             )
     kind = kinds[0]
-    allowed = {*known[kind], *COMMON_KEYS, *(("branches",) if kind == "concat" else ())}
+    allowed = {*known[kind], *COMMON_KEYS}
+    if kind == "concat":
+        allowed.add("branches")
     _expect_known_keys(source, location, kind, [key for key in values if key != kind], allowed)
     path = values[kind]
     if not isinstance(path, str) or not path or path.startswith("/") or path.endswith("/"):
@@ -265,6 +273,7 @@ def _parse_step(
         raise RecipeError(
             "'branches' must be a list of lists of steps", where=source.where((*location, "branches"))
         )
+    # Exactly one of the two.
     if kind == "concat" and ("from" in values) == bool(branches):
         raise RecipeError("a concat needs either 'branches' or 'from'", where=source.where(location))
     with source.at((*location, kind)):

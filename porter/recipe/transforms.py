@@ -48,7 +48,9 @@ def _dense_to_conv1x1(role: str, array: Array) -> Array:
 
 
 def _drop_background(role: str, array: Array) -> Array:
-    """Return the array without row 0, the background class of TF-slim's 1001."""
+    """Return a head's array without row 0, which is the background class in TF-slim's models of 1001
+    classes.
+    """
     if array.shape[0] < 2:
         raise MappingError(f"expected classes besides the background, got a {role} of shape {array.shape}")
     return array[1:]

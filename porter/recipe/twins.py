@@ -60,11 +60,9 @@ def shipped_twins(member: Member) -> tuple[Twin, ...] | None:
     if member.zoo.chosen or member.recipe.path.parent.resolve() != folder.resolve():
         return None
     twins = read_beside_recipes(folder / FILE, _parse_twins)
-    return (
-        None
-        if twins is None
-        else twins.get(member.recipe.path.name, {}).get(member.variant, {}).get(member.zoo.name, ())
-    )
+    if twins is None:
+        return None
+    return twins.get(member.recipe.path.name, {}).get(member.variant, {}).get(member.zoo.name, ())
 
 
 def _parse_twins(content: Mapping[str, Any]) -> Twins:
@@ -111,16 +109,16 @@ def members_with_same_tensors(member: Member) -> Iterator[tuple[Member, tuple[Di
     """
     zoo = member.zoo
     others = [
-        each
-        for each in member.recipe.sound_members(member.variant)
-        if each.zoo.name != zoo.name and each.zoo.framework == zoo.framework
+        sibling
+        for sibling in member.recipe.sound_members(member.variant)
+        if sibling.zoo.name != zoo.name and sibling.zoo.framework == zoo.framework
     ]
     if not others:
         return
     graph = expand(member)
     tensors = tensors_of(member, graph)
     # What a user sets holds for each of them.
-    for other in (with_options(each, zoo.chosen) for each in others):
+    for other in (with_options(sibling, zoo.chosen) for sibling in others):
         with suppress(RecipeError):
             other_graph = expand(other)
             if tensors_of(other, other_graph) == tensors:

@@ -99,7 +99,7 @@ class Unrolling:
 
     def _add_steps(self, steps: Sequence[RecipeStep], around: _Surroundings) -> str:
         """Add the nodes of steps, each as often as it is repeated, and return the path of the last one's
-        value; without any, that of the value before them.
+        value; where no step adds one, that of the value before them.
         """
         current = around.entry
         for step in steps:
@@ -141,9 +141,8 @@ class Unrolling:
         if not self._holds(step, around.variables):
             # a path that cannot be computed here is not missed: it only helps an error message
             with suppress(RecipeError):
-                self.left_out[
-                    f"{around.prefix}{self._relative_path(step, around.prefix, path_variables)}"
-                ] = step.location
+                name = self._relative_path(step, around.prefix, path_variables)
+                self.left_out[f"{around.prefix}{name}"] = step.location
             return current
         path = self._claim_path(step, around.prefix, path_variables)
         inputs = self._paths_of_inputs(step, around, current)
@@ -170,17 +169,20 @@ class Unrolling:
         """Return the error that a recipe does not end, at the step that uses a block inside itself, with the
         blocks on the way there; without one, at `step`, which is one too many or too deep.
         """
-        chain, step = find_cycle(self.recipe.graph, self.recipe.blocks) or ((), step)
-        why = (
-            f"more than {MAX_USES} steps"
-            if self.uses > MAX_USES
-            else f"blocks nest more than {MAX_NESTING} deep"
-        )
-        message = f"block '{step.kind}' is used inside itself: {' > '.join(chain)}" if chain else why
+        cycle = find_cycle(self.recipe.graph, self.recipe.blocks)
+        if cycle is not None:
+            chain, step = cycle
+            message = f"block '{step.kind}' is used inside itself: {' > '.join(chain)}"
+        elif self.uses > MAX_USES:
+            message = f"more than {MAX_USES} steps"
+        else:
+            message = f"blocks nest more than {MAX_NESTING} deep"
         return RecipeError(f"this recipe does not end: {message}", where=self.source.where(step.location))
 
     def _relative_path(self, step: RecipeStep, prefix: str, variables: Variables) -> str:
-        """Return a step's path within its block, with the number of a repetition."""
+        """Return a step's path within its block: `conv2` for the second repetition of `conv`, which has no
+        place of its own for the number.
+        """
         name = fill_in(step.path, {**variables, "count": self.counts.get((prefix, step.path), 0)})
         return name if step.repeat is None or step.numbered else f"{name}{variables['index']}"
 
@@ -237,8 +239,9 @@ class Unrolling:
         return output
 
     def _output_of(self, name: Value, around: _Surroundings, location: Location) -> str:
-        """Return the node that gives the value of this name: an input of the block, or an earlier step.
-        Raises RecipeError if there is none.
+        """Return the path of the node that gives the value called `name` in `from`: an input of the block,
+        or an earlier step, for a step that uses a block the block's last node. Raises RecipeError if there
+        is none.
         """
         if name == INPUT:
             return around.entry
@@ -248,11 +251,11 @@ class Unrolling:
         path = f"{around.prefix}{name}"
         if path in self.outputs:
             return self.outputs[path]
-        local = [
+        names_here = [
             known.removeprefix(around.prefix) for known in self.outputs if known.startswith(around.prefix)
         ]
         message = f"there is no earlier step '{name}' here"
-        advice = hint(str(name), [INPUT, *around.inputs, *local])
+        advice = hint(str(name), [INPUT, *around.inputs, *names_here])
         if path in self.left_out:
             condition = self.source.where((*self.left_out[path], "when"))
             message = f"step '{name}' is left out here, because its condition does not hold: {condition}"
@@ -275,7 +278,7 @@ class Unrolling:
         return arguments
 
     def _evaluate(self, value: Any, location: Location, variables: Variables) -> Any:
-        """Return a value with its expressions computed."""
+        """Return a value with its expressions computed, those inside lists and mappings too."""
         if isinstance(value, dict):
             return {key: self._evaluate(item, (*location, key), variables) for key, item in value.items()}
         if isinstance(value, tuple):
@@ -288,12 +291,13 @@ class Unrolling:
             return evaluate(value, variables)
 
     def _origin(self, prefix: str, location: Location, written: Any) -> Mark | None:
-        """Return where the value of an argument is written; None if the recipe has no such place. An argument
-        `=NAME` only passes on a variable, so it is where that gets its value.
+        """Return where the value of an argument is written, for errors; None if the recipe has no such
+        place. An argument `=NAME` only passes on a variable, so it is where that variable gets its value.
 
         Args:
             prefix: of the block around the step, whose parameters come before other variables.
             location: of the argument.
+            written: the argument as the recipe has it, not evaluated.
         """
         name = written[1:].strip() if is_expression(written) else ""
         return self.origins.get((prefix, name)) or self.origins.get(("", name)) or self.source.mark(location)
@@ -314,10 +318,12 @@ class Unrolling:
         """
 
         def place_of(key: str) -> str:
+            """Return the file, line and column where an attribute's value is written."""
             location, value = step.written(key, repetition)
             return str(self._origin(around.prefix, location, value) or self.source.where(step.location))
 
         def pad(kind: SiteKind, default: Convention) -> Convention:
+            """Return the zoo's convention at this node, which may differ from the graph's own."""
             return site_convention(self.rules, path, kind, default, self.variables, self.source)
 
         attributes = Attributes(step.kind, path, values, around.variables, place_of)
@@ -365,18 +371,18 @@ class Unrolling:
         variables = {**self.variables, **repetition, "channels": channels_in(self.shapes[inputs[0]])}
         parameters = self._evaluate_parameters(step, block, arguments, variables)
         for name in parameters:
-            default = block.place(name), block.parameters[name]
-            location, written = step.written(name, repetition) if name in arguments else default
+            if name in arguments:
+                location, written = step.written(name, repetition)
+            else:
+                location, written = block.place(name), block.parameters[name]
             if origin := self._origin(around.prefix, location, written):
                 self.origins[f"{path}/", name] = origin
         self.scopes.append(BlockScope(path, block.name, parameters))
         self.locations[path] = step.location
-        return self._add_steps(
-            block.steps,
-            _Surroundings(
-                f"{path}/", inputs[0], inputs_by_name, {**variables, **parameters}, around.depth + 1
-            ),
+        inside = _Surroundings(
+            f"{path}/", inputs[0], inputs_by_name, {**variables, **parameters}, around.depth + 1
         )
+        return self._add_steps(block.steps, inside)
 
     def _evaluate_parameters(
         self, step: RecipeStep, block: Block, arguments: Mapping[str, Any], variables: Variables

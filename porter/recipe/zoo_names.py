@@ -38,7 +38,8 @@ WHOLE_NAMES = (f"{{{INPUT}}}", f"{{{OWN_NAME}}}")
 
 
 def layer_names(member: Member, graph: Graph, generation: str | None = None) -> dict[str, LayerName]:
-    """Return the zoo's names of nodes, by path. No two are equal, so that the inverse is a dictionary.
+    """Return the zoo's names of nodes, by path: `layer1.0.conv1` for `layer1/0/conv1`. No two are equal, so
+    that the inverse is a dictionary.
 
     Args:
         graph: the result of `expand` for this variant.
@@ -47,8 +48,8 @@ def layer_names(member: Member, graph: Graph, generation: str | None = None) -> 
 
     Raises:
         UsageError: no such generation.
-        RecipeError: a node with tensors has no name, two nodes have one name, or a pattern matches no node of
-            any variant.
+        RecipeError: a node with tensors has no name, two nodes have one name, or a pattern matches no node
+            of any variant.
     """
     recipe, variant, zoo = member
     if generation is not None and generation not in zoo.generations:
@@ -70,8 +71,8 @@ def layer_names(member: Member, graph: Graph, generation: str | None = None) -> 
 
 
 def tap_names(member: Member, graph: Graph, layers: NodeNames | None = None) -> Mapping[str, str]:
-    """Return the source's layers by path whose output can be read: the names of `taps`, otherwise those of
-    `layer_names`.
+    """Return by path the names under which the zoo's code shows the values of nodes (taps): the names of the
+    zoo's `taps`, otherwise those of `layer_names`.
 
     A layer in `taps` shows that node only: Keras's convolutions may contain their activation, and show its
     values. A bare parameter is not a layer.
@@ -83,9 +84,8 @@ def tap_names(member: Member, graph: Graph, layers: NodeNames | None = None) -> 
         RecipeError: as `layer_names`.
     """
     layers = layer_names(member, graph) if layers is None else layers
-    taps = {
-        path: layer.name for path, layer in _apply_rules(member, graph, member.zoo.taps, layers)[0].items()
-    }
+    named_by_taps, _ = _apply_rules(member, graph, member.zoo.taps, layers)
+    taps = {path: layer.name for path, layer in named_by_taps.items()}
     layers_of_nodes = {
         path: layer.name
         for path, layer in layers.items()
@@ -139,9 +139,9 @@ def _read_rules(
         if key.endswith("/"):
             yield from _read_rules(source, place, value, pattern, prefixes)
             continue
-        section = parse_section(
-            NameSection, source, place, {"name": value} if isinstance(value, str) else value
-        )
+        # A text is short for a section with only a name.
+        values = {"name": value} if isinstance(value, str) else value
+        section = parse_section(NameSection, source, place, values)
         with source.at((*place, "name")):
             placeholders(section.name)
         for index, transform in enumerate(section.transforms):
@@ -193,30 +193,20 @@ def _apply_rules(
             captured = captures_of(match)
             with recipe.source.at(rule.location):
                 if layers is None and INPUT not in names_nearby and INPUT in placeholders(rule.name):
-                    message = (
-                        f"zoo '{zoo.name}' does not name '{node.source}', after which "
-                        f"'{node.path}' is named, in {variant}"
-                    )
-                    if node.source == INPUT:
-                        raise RecipeError(
-                            f"'{node.path}' reads the graph's input, which has no name",
-                            next="write the whole name",
-                        )
-                    raise RecipeError(message, next=f"add a line, such as {node.source}: NAME")
+                    raise _nameless_input_error(member, node)
                 positions = places.numbers_of(rule, node.path, captured)
                 known = {**variables, **names_nearby, "count": counts[rule], **captured}
                 try:
                     name = _fill_parts(rule, positions, known)
                 except NoNumber as error:
+                    # The next rule that matches may name the node.
                     message = (
                         f"'{rule.pattern}' matches '{node.path}', and its name '{rule.name}' cannot "
                         f"be computed: {error.message}"
                     )
                     where = recipe.source.where(rule.location)
-                    failed.setdefault(
-                        node.path,
-                        RecipeError(message, where=where, next=f"add a line, such as {node.path}: NAME"),
-                    )
+                    fault = RecipeError(message, where=where, next=f"add a line, such as {node.path}: NAME")
+                    failed.setdefault(node.path, fault)
                     continue
                 if rule.tensor is not None:
                     name = _bare_name(graph, node, name, rule.tensor, zoo.framework)
@@ -242,6 +232,18 @@ def _apply_rules(
     return names, failed
 
 
+def _nameless_input_error(member: Member, node: Node) -> RecipeError:
+    """Return the error for a node that is named after its input (`{input}`), which has no name."""
+    if node.source == INPUT:
+        message = f"'{node.path}' reads the graph's input, which has no name"
+        return RecipeError(message, next="write the whole name")
+    message = (
+        f"zoo '{member.zoo.name}' does not name '{node.source}', after which '{node.path}' is named, in "
+        f"{member.variant}"
+    )
+    return RecipeError(message, next=f"add a line, such as {node.source}: NAME")
+
+
 def _fill_parts(rule: NameRule, positions: Mapping[Location, int], variables: Mapping[str, Any]) -> str:
     """Return a rule's name with its placeholders filled in. `{place}` in a part is the position in the table
     of that part.
@@ -255,16 +257,17 @@ def _fill_parts(rule: NameRule, positions: Mapping[Location, int], variables: Ma
 
 
 def _bare_name(graph: Graph, node: Node, module: str, tensor: str, framework: str) -> str:
-    """Return the name of the only tensor of a node, in a module of other layers; without a module, the
-    tensor's own name.
+    """Return the name of a tensor that no layer of its own holds, which is the only one of its node:
+    `blocks.0.gamma` for `gamma` in module `blocks.0`. Without a module it is the tensor's own name.
 
     Raises:
         RecipeError: the node is the head, or has several tensors.
     """
     roles = [*tensor_shapes(graph).get(node.path, ())]
-    if node == head_of(graph) or len(roles) > 1:
-        what = "is the head" if node == head_of(graph) else f"has {' and '.join(roles)}"
-        message = f"'tensor' names a number that no layer holds, and '{node.path}' {what}"
+    is_head = node == head_of(graph)
+    if is_head or len(roles) > 1:
+        reason = "is the head" if is_head else f"has {' and '.join(roles)}"
+        message = f"'tensor' names a number that no layer holds, and '{node.path}' {reason}"
         advice = "write the name of its layer"
         raise RecipeError(message, next=advice, key="tensor")
     return f"{module}{get_dialect(framework).SEPARATOR}{tensor}" if module else tensor
@@ -289,7 +292,13 @@ def _expect_computed(graph: Graph, node: Node, rule: NameRule) -> None:
 
 
 def _names_of_inputs(node: Node, names: NodeNames, layers: NodeNames | None) -> dict[str, str]:
-    """Return the values of `{input}` and, in a tap, of `{own}` for a node, as far as they have names."""
+    """Return what a rule's name may use of the names around a node: its input's name for `{input}`, and in a
+    tap its own for `{own}`. Words without a name are left out.
+
+    Args:
+        names: those that were computed so far, by path.
+        layers: the nodes' own names, for taps; None where these are computed.
+    """
     places = {INPUT: node.source} if layers is None else {INPUT: node.source, OWN_NAME: node.path}
     known = names if layers is None else layers
     return {word: known[path].name for word, path in places.items() if path in known}
@@ -319,8 +328,8 @@ def _expect_matches(member: Member, graph: Graph, rules: Sequence[NameRule]) -> 
 
 
 def _outermost_empty_scope(rule: NameRule, paths: Sequence[str]) -> tuple[Location, str]:
-    """Return the key and the pattern of the outermost scope in which there is no node, otherwise the rule's
-    own.
+    """Return the key and the pattern of the outermost scope around a rule in which there is no node, because
+    the mistake is there; otherwise the rule's own.
     """
     pattern = ""
     for end, part in enumerate(rule.location, 1):

@@ -75,8 +75,9 @@ def assumed_options(zoo: Zoo, options: Mapping[str, Value]) -> tuple[str, ...]:
     for name, why in zoo.assumed.items():
         if name != BUILT_SIZE:
             value = options[name]
-            other = not value if isinstance(value, bool) else Placeholder("VALUE")
-            lines.append(f"{name} is {written(value)}: {why}; if yours differs, add {OPTION({name: other})}")
+            other_value = not value if isinstance(value, bool) else Placeholder("VALUE")
+            option = OPTION({name: other_value})
+            lines.append(f"{name} is {written(value)}: {why}; if yours differs, add {option}")
     return tuple(lines)
 
 
@@ -85,9 +86,12 @@ def assumed_size(zoo: Zoo, size: KnownSize) -> tuple[str, ...]:
     assumes none.
     """
     why = zoo.assumed.get(BUILT_SIZE)
+    if why is None:
+        return ()
     rows, columns = size
-    line = f"the model was built for {rows}x{columns}: {why}; if yours differs, add {INPUT_SIZE.placeholder}"
-    return () if why is None else (line,)
+    return (
+        f"the model was built for {rows}x{columns}: {why}; if yours differs, add {INPUT_SIZE.placeholder}",
+    )
 
 
 def _settable_names(options: Mapping[str, Value]) -> list[str]:
@@ -128,7 +132,7 @@ def _expect_value(recipe: Recipe, name: str, value: Value) -> Value:
 
 
 def _parse_text(text: str, kind: type) -> Value:
-    """Return the value of a text in a type; None if it has none."""
+    """Return the value of a text in a type, `True` for `true` and 0.001 for `1e-3`; None if it has none."""
     if kind is bool:
         return _SWITCH.get(text)
     try:

@@ -95,9 +95,9 @@ class Zoos(Mapping[str, Zoo]):
         """Return the place of a value in the source of a zoo that was asked for, in whatever file it is; None
         for other values.
         """
-        source = (
-            self._sources.get(str(location[1])) if location[:1] == (ZOOS,) and len(location) > 1 else None
-        )
+        if location[:1] != (ZOOS,) or len(location) < 2:
+            return None
+        source = self._sources.get(str(location[1]))
         return source.mark(location, key=key) if source else None
 
     def _read_zoo(self, name: str, heirs: tuple[str, ...]) -> Zoo:
@@ -111,20 +111,21 @@ class Zoos(Mapping[str, Zoo]):
         name_of_parent = self._name_of_extended(name)
         parent = None if name_of_parent is None else self._zoo_to_extend(name, name_of_parent, (*heirs, name))
         self._sources[name] = self._assemble(name, parent)
-        own = _ZooReader(name, self._sources[name], self._document).zoo()
-        if parent is None and not own.framework:
+        without_inherited = _ZooReader(name, self._sources[name], self._document).zoo()
+        if parent is None and not without_inherited.framework:
             where = self._source.where((ZOOS, name), key=True)
             next = f"write it here, or in {ZOOS}/{name}.yaml"
             raise RecipeError("the key 'framework' is missing", where=where, next=next)
-        self._expect_photos(own)
-        return self._with_checked_reference(own if parent is None else _inherit(own, parent))
+        self._expect_photos(without_inherited)
+        return self._with_checked_reference(
+            without_inherited if parent is None else _inherit(without_inherited, parent)
+        )
 
     def _expect_photos(self, zoo: Zoo) -> None:
         """Refuse a protocol if the input has other channels than a photo. Raises RecipeError at its place."""
-        used = {("protocol",): zoo.preprocess} | {
-            ("weights", name, "protocol"): row.preprocess for name, row in zoo.weights.items()
-        }
-        for place, protocol in used.items():
+        protocols: dict[Location, Preprocess | None] = {("protocol",): zoo.preprocess}
+        protocols |= {("weights", name, "protocol"): row.preprocess for name, row in zoo.weights.items()}
+        for place, protocol in protocols.items():
             if protocol is not None and self._channels != 3:
                 raise RecipeError(
                     "a protocol prepares photos, which have 3 channels, and the recipe's input has "
@@ -172,10 +173,11 @@ class Zoos(Mapping[str, Zoo]):
     def root(self, name: str) -> str:
         """Return the last zoo in a chain of `extends`: the zoo itself if it extends none."""
         chain = [name]
-        while (
-            extended := self._name_of_extended(chain[-1])
-        ) in self._document.zoos and extended not in chain:
-            chain.append(str(extended))
+        extended = self._name_of_extended(name)
+        # A chain that comes back to itself is refused when the zoo is read.
+        while extended is not None and extended in self._document.zoos and extended not in chain:
+            chain.append(extended)
+            extended = self._name_of_extended(extended)
         return chain[-1]
 
     def _assemble(self, name: str, parent: Zoo | None) -> RecipeSource:
@@ -335,10 +337,12 @@ class _ZooReader:
         )
 
     def _read_ignore(self, location: Location, pattern: str, value: Any) -> IgnoreRule:
-        """Return the rule for source tensors that stay unused."""
-        section = parse_section(
-            IgnoreSection, self.source, location, {"reason": value} if isinstance(value, str) else value
-        )
+        """Return the rule for source tensors that stay unused, from a line of the zoo's `ignore`:
+        `num_batches_tracked: a counter`.
+        """
+        # A text is short for a section with only a reason.
+        values = {"reason": value} if isinstance(value, str) else value
+        section = parse_section(IgnoreSection, self.source, location, values)
         if isinstance(section.equals, str):
             expect_one_of(self.source, (*location, "equals"), "fixed array", section.equals, FIXED)
         return IgnoreRule(pattern, section.reason, section.equals)
@@ -361,13 +365,13 @@ class _ZooReader:
         return (*STANDARD_OPTIONS, *self.document.options)
 
 
-def _inherit(own: Zoo, parent: Zoo) -> Zoo:
-    """Return `own` with the inherited keys of `parent`. The rules of `own` match first, and its options and
+def _inherit(zoo: Zoo, parent: Zoo) -> Zoo:
+    """Return `zoo` with the inherited keys of `parent`. The rules of `zoo` match first, and its options and
     single values override.
     """
     inherited: dict[str, Any] = {}
     for key in _INHERITED_KEYS:
-        own_value, parents_value = getattr(own, key), getattr(parent, key)
+        own_value, parents_value = getattr(zoo, key), getattr(parent, key)
         # rules are tried in their order; a zoo's own variants replace the parent's
         if isinstance(own_value, tuple) and key != "only":
             inherited[key] = (*own_value, *parents_value)
@@ -375,4 +379,4 @@ def _inherit(own: Zoo, parent: Zoo) -> Zoo:
             inherited[key] = {**parents_value, **own_value}
         else:
             inherited[key] = own_value or parents_value
-    return replace(own, **inherited)
+    return replace(zoo, **inherited)

@@ -90,12 +90,12 @@ def _check_zoo(recipe: Recipe, zoo: Zoo, faults: Faults) -> list[ExpandedVariant
     members: list[ExpandedVariant] = []
     with faults.collect():
         _expect_known(recipe, uses_in_zoo(recipe, zoo))
-        own = Faults()
+        faults_of_variants = Faults()
         for variant in recipe.variants:
             if zoo.has(variant):
-                with own.collect():
+                with faults_of_variants.collect():
                     members.append(_check_variant(recipe.member(variant, zoo.name)))
-        own.expect_none()
+        faults_of_variants.expect_none()
     return members
 
 

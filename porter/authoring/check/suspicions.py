@@ -62,6 +62,7 @@ def _undecided_pads(recipe: Recipe, members: Sequence[ExpandedVariant]) -> Itera
     undecided: dict[Location, dict[str, str]] = {}
     for member in members:
         for node in member.graph.nodes:
+            # the window and pads of a convolution or a pool
             site, step = site_of(node.op), member.steps[node.path]
             if site is None or max(site.window.stride) == 1 or max(site.window.kernel) == 1:
                 continue
@@ -69,6 +70,7 @@ def _undecided_pads(recipe: Recipe, members: Sequence[ExpandedVariant]) -> Itera
             zoo_says = any(rule.matches(node.path, site.kind) for rule in member.zoo.padding)
             if not step_says and not zoo_says:
                 undecided.setdefault(step, {}).setdefault(member.zoo.name, node.path)
+    # Of each step: the zoos that say nothing, each with a path of the step there.
     for step, zoos in undecided.items():
         path = next(iter(zoos.values()))
         names = ", ".join(f"'{name}'" for name in zoos)
@@ -99,9 +101,9 @@ def _unused_names(recipe: Recipe) -> Iterator[RecipeError]:
     for block in recipe.blocks.values():
         if block.name not in used_blocks:
             yield _suspicion(recipe, block.location, f"block '{block.name}' is not used")
-        own = frozenset[str]().union(*(use.names for use in in_graph if use.block == block.name))
+        used_in_block = frozenset[str]().union(*(use.names for use in in_graph if use.block == block.name))
         for name in block.parameters:
-            if name not in own:
+            if name not in used_in_block:
                 yield _suspicion(
                     recipe, block.place(name), f"parameter '{name}' of block '{block.name}' is not used"
                 )
@@ -123,9 +125,9 @@ def _repeated_paths(recipe: Recipe, steps: Sequence[RecipeStep]) -> Iterator[Rec
     """Yield the steps that have the path and the condition of a step before, which no variant can have both.
     Numbered and repeated steps get different paths.
     """
-    first: dict[tuple[str, str], RecipeStep] = {}
+    first_steps: dict[tuple[str, str], RecipeStep] = {}
     for step in steps:
-        before = first.setdefault((step.path, str(step.when)), step)
+        before = first_steps.setdefault((step.path, str(step.when)), step)
         if before is not step and not step.numbered and step.repeat is None:
             where = recipe.source.where((*before.location, before.kind))
             yield _suspicion(
@@ -140,9 +142,8 @@ def _repeated_paths(recipe: Recipe, steps: Sequence[RecipeStep]) -> Iterator[Rec
 
 def _steps_without_repeats(recipe: Recipe) -> Iterator[RecipeError]:
     """Yield steps that are repeated 0 times wherever they are used."""
-    for step in with_branches(
-        (*recipe.graph, *(step for block in recipe.blocks.values() for step in block.steps))
-    ):
+    steps_of_blocks = (step for block in recipe.blocks.values() for step in block.steps)
+    for step in with_branches((*recipe.graph, *steps_of_blocks)):
         if type(step.repeat) is int and step.repeat == 0:
             advice = "remove the step, or write how often it repeats"
             yield _suspicion(
@@ -174,8 +175,9 @@ def _hidden_rules(recipe: Recipe, members: Sequence[ExpandedVariant]) -> Iterato
     zoo = recipe.zoos[members[0].zoo.name]
     nodes = {(node.path, site_of(node.op)) for member in members for node in member.graph.nodes}
     sites = {(path, site.kind) for path, site in nodes if site}
-    applying = ([rule.location for rule in zoo.padding if rule.matches(path, kind)] for path, kind in sites)
-    applied_pads = {rules[0] for rules in applying if rules}
+    matching = ([rule.location for rule in zoo.padding if rule.matches(path, kind)] for path, kind in sites)
+    # The first rule that matches applies.
+    applied_pads = {rules[0] for rules in matching if rules}
     # a location ends in the part of the rule that gave the name
     applied_names = {layer.location[:-1] for member in members for layer in member.names.values()}
     # Each with another reason why it may apply nowhere.

@@ -59,9 +59,12 @@ def uses_in_zoo(recipe: Recipe, zoo: Zoo) -> Iterator[VariableUse]:
     for pads in (zoo.padding, zoo.padding_as_trained, *parts):
         for pad in pads:
             yield from _uses_in_value(pad.location, pad.value, shared, None)
-    for rules, own in ((zoo.names, ()), (zoo.taps, (OWN_NAME,)), *((part.names, ()) for part in older)):
+    known = shared | {"variant", "count", INPUT}
+    # A tap, the name under which the zoo's code shows a value, may be made of the node's own name.
+    tables = [(zoo.names, known), (zoo.taps, known | {OWN_NAME}), *((part.names, known) for part in older)]
+    for rules, known_there in tables:
         for rule in rules:
-            yield from _uses_in_name(rule, shared | {"variant", "count", INPUT, *own})
+            yield from _uses_in_name(rule, known_there)
 
 
 def _variables_everywhere(recipe: Recipe) -> KnownNames:
@@ -106,6 +109,10 @@ def _uses_in_steps(
 def _uses_in_value(
     location: Location, value: Mapping[str, Any] | Any, known: KnownNames, block: str | None
 ) -> Iterator[VariableUse]:
-    """Yield the variables that the expressions in a value use."""
-    for own_location, text in find_expressions(location, value):
-        yield VariableUse(own_location, variables_of(text), known, block)
+    """Yield the variables that the expressions in a value use, at any depth.
+
+    Args:
+        known, block: see VariableUse.
+    """
+    for expression_location, text in find_expressions(location, value):
+        yield VariableUse(expression_location, variables_of(text), known, block)

@@ -41,7 +41,9 @@ class Chain:
 
 
 def chain_layers(listed: ListedLayers) -> Chain:
-    """Make a graph of a file's layers, of which there is at least one, with activations between them."""
+    """Make a graph of a file's layers, of which there is at least one: each reads the one before it, with
+    activations between them.
+    """
     chaining = _Chaining(listed)
     for layer in listed.layers:
         chaining.add(layer, is_last=layer is listed.layers[-1])
@@ -78,10 +80,10 @@ class _Chaining:
             epsilon = EPSILONS[self.listed.framework]
             scale = "gamma" in layer.roles
             center = "beta" in layer.roles
-            batch = ops.BatchNorm(epsilon, MOMENTA[self.listed.framework], scale, center)
-            self._append(
-                layer.name, batch if layer.kind == "batch_norm" else ops.LayerNorm(epsilon, scale, center)
-            )
+            norm: Op = ops.LayerNorm(epsilon, scale, center)
+            if layer.kind == "batch_norm":
+                norm = ops.BatchNorm(epsilon, MOMENTA[self.listed.framework], scale, center)
+            self._append(layer.name, norm)
             self.awaits_activation = True
             return
         if layer.kind == "prelu":
@@ -128,9 +130,10 @@ class _Chaining:
             self._append(f"{layer.name}_map", ops.AsMap(), is_map=True)
         groups = 1
         if layer.depthwise and self.nodes:
-            gives_others = layer.gives % self.channels
-            reads_others = self.listed.framework == "tf" and layer.reads not in (1, self.channels)
-            if gives_others or reads_others:
+            # It does not fit the channels of the value before it. torch's kernel does not say what it reads.
+            gives_other_channels = layer.gives % self.channels != 0
+            reads_other_channels = self.listed.framework == "tf" and layer.reads not in (1, self.channels)
+            if gives_other_channels or reads_other_channels:
                 self._fit_channels(layer, layer.gives if layer.reads == 1 else layer.reads)
             # depthwise: one filter, or several, for each channel
             groups = self.channels
@@ -158,9 +161,9 @@ class _Chaining:
         if not self.awaits_activation:
             return
         name = self.names[self.path]
-        module, sign, last = name.rpartition(self.listed.separator)
-        if _NORM_WORD.search(last):
-            name = f"{module}{sign}{_NORM_WORD.sub('relu', last, count=1)}"
+        module, separator, layer = name.rpartition(self.listed.separator)
+        if _NORM_WORD.search(layer):
+            name = f"{module}{separator}{_NORM_WORD.sub('relu', layer, count=1)}"
         else:
             name = f"{name}_relu"
         self._append(name, ops.Relu())
@@ -179,8 +182,8 @@ class _Chaining:
 
 
 def _usual_pads(listed: ListedLayers, kernel: tuple[int, int]) -> Convention:
-    """Return `same` in TensorFlow; in torch so many cells on every side that an odd window keeps the map's
-    size, and an even one fits.
+    """Return the pads that a convolution probably has, for weights do not say: `same` in TensorFlow; in
+    torch half the kernel on every side, so that an odd window keeps the map's size, and an even one fits.
     """
     if kernel == (1, 1):
         return Convention()

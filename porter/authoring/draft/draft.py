@@ -17,7 +17,7 @@ from porter.graph.blocks.find_blocks import find_blocks
 from porter.padding import KnownSize
 from porter.recipe.expressions import Value
 from porter.recipe.recipe import STANDARD_OPTIONS
-from porter.recipe.writing.steps import draft_steps
+from porter.recipe.writing.steps import BlockLines, draft_steps
 
 _NO_EPSILON: Mapping[str, Value] = {"bn_epsilon": 0.0}
 """Steps are drafted with every option of batch norms. This one has no standard value; a graph that has norms
@@ -78,7 +78,8 @@ def draft_recipe(
     graph, convolution = with_dense_head(graph)
     words = {node.path: names[node.path].removeprefix(container).replace(MARK, "") for node in graph.nodes}
     found_blocks = find_blocks(graph, words)
-    named = {path: names[before] for path, before in found_blocks.paths.items()}
+    # The names by the new paths, which show the blocks.
+    named = {path: names[path_before] for path, path_before in found_blocks.paths.items()}
     stated = {path: name for path, name in named.items() if name not in made_up}
     options: dict[str, Value] = {
         "classes": facts.classes or STANDARD_OPTIONS["classes"],
@@ -89,13 +90,7 @@ def draft_recipe(
     steps = [
         {**step, "units": "=classes"} if step.get("dense") == head else dict(step) for step in drafted.graph
     ]
-    blocks = {
-        name: {
-            **({"parameters": dict(block.parameters)} if block.parameters else {}),
-            "steps": list(block.steps),
-        }
-        for name, block in drafted.blocks.items()
-    }
+    blocks = {name: _block_section(block) for name, block in drafted.blocks.items()}
     table = _names_section(found_blocks.graph, named, stated)
     if convolution:
         table[head] = {"name": named[head], "transforms": ["conv1x1_to_dense"]}
@@ -127,22 +122,32 @@ def _refuse_unsayable(graph: Graph, names: Mapping[str, str]) -> None:
 
 
 def _first_section(facts: DraftFacts, options: Mapping[str, Value], channels: int) -> dict[str, Any]:
-    """Return the recipe's lines before its graph. `options` are all; those that every recipe has are not
-    written.
+    """Return the recipe's sections before its graph: architecture, variants, options and input. Of
+    `options`, those that every recipe has with the same value are not written.
     """
-    own = {name: value for name, value in options.items() if STANDARD_OPTIONS.get(name) != value}
+    stated = {name: value for name, value in options.items() if STANDARD_OPTIONS.get(name) != value}
     rows, columns = facts.size
     return {
         "architecture": facts.variant,
         "variants": {facts.variant: {}},
-        **({"options": own} if own else {}),
+        **({"options": stated} if stated else {}),
         "input": {"size": rows if rows == columns else [rows, columns], "channels": channels},
     }
 
 
+def _block_section(block: BlockLines) -> dict[str, Any]:
+    """Return the section of a block: its parameters, if it has some, and its steps."""
+    steps = {"steps": list(block.steps)}
+    return {"parameters": dict(block.parameters), **steps} if block.parameters else steps
+
+
 def _names_section(graph: Graph, named: Mapping[str, str], stated: Mapping[str, str]) -> dict[str, Any]:
-    """Return the table of names of a zoo, by path or pattern: of layers that have tensors, and of `stated`
-    ones at padding sites.
+    """Return the zoo's table of names, by path or pattern. It names the layers that have tensors, and of
+    `stated` layers those at padding sites (convolutions and pools).
+
+    Args:
+        named: the name of each node by path.
+        stated: those of them that the file has.
     """
     stated_nodes = [node for node in graph.nodes if node.path in stated]
     sites = {node.path for node in stated_nodes if site_of(node.op)}
@@ -158,16 +163,21 @@ def _zoo_section(facts: DraftFacts, table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _table_entry(name: str) -> str | dict[str, str]:
-    """Return a name as a table of names has it: with its tensor apart, where `MARK` stands before one."""
+    """Return a name as a table of names has it; one with `MARK` in it is that of a tensor without a layer of
+    its own: `{'name': MODULE, 'tensor': NAME}`.
+    """
     module, mark, tensor = name.partition(MARK)
     return {"name": module.rstrip("./"), "tensor": tensor} if mark else name
 
 
 def _norm_options(graph: Graph) -> dict[str, Value]:
-    """Return the settings that most batch norms have, as options of the recipe; {} without norms."""
+    """Return the settings that most batch norms of a graph have, as options of the recipe such as
+    `bn_epsilon`; an empty dictionary without norms.
+    """
     norms = [node.op for node in graph.nodes if isinstance(node.op, BatchNorm)]
-    return {
-        f"bn_{name}": Counter(getattr(norm, name) for norm in norms).most_common(1)[0][0]
-        for name in ("epsilon", "momentum", "scale", "center")
-        if norms
-    }
+    options: dict[str, Value] = {}
+    for name in ("epsilon", "momentum", "scale", "center") if norms else ():
+        counts = Counter(getattr(norm, name) for norm in norms)
+        ((most_common, _),) = counts.most_common(1)
+        options[f"bn_{name}"] = most_common
+    return options

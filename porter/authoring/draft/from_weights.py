@@ -64,7 +64,9 @@ def _mark_todos(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _open_question(line: str) -> str | None:
-    """Return what a line of a draft says that weights do not; None if they say it all."""
+    """Return what the author has to decide at a line of a draft, such as `stride and pad` at a convolution,
+    because weights do not say it; None if nothing.
+    """
     if line.startswith("input: "):
         return "the size that the network was trained at"
     if line.startswith("options: ") and "bn_epsilon" in line:
@@ -74,23 +76,25 @@ def _open_question(line: str) -> str | None:
         return None
     if step["kind"] in _QUESTIONS:
         return _QUESTIONS[step["kind"]]
-    windowed = step["kind"] in ("conv", "depthwise_conv") and re.search(r"kernel: (?!1[,}])", line)
-    return "stride and pad" if windowed else None
+    # A window of one cell needs no pads.
+    has_window = step["kind"] in ("conv", "depthwise_conv") and re.search(r"kernel: (?!1[,}])", line)
+    return "stride and pad" if has_window else None
 
 
 def _ignore_section(listed: ListedLayers) -> Iterator[str]:
-    """Yield the lines `ignore:` of the zoo, which is the last section of a draft: one for each tensor that no
-    part of the graph has, or for all of a module that holds no layer. No line without such tensors.
+    """Yield the lines `ignore:` of the zoo, which is the last section of a draft: one for each tensor that
+    no part of the graph has, or for all of a module that holds no layer. Yield nothing if there are no such
+    tensors.
     """
     if not listed.others:
         return
-    sign = listed.separator
-    modules_of_layers = {layer.name.split(sign)[0] for layer in listed.layers}
+    separator = listed.separator
+    modules_of_layers = {layer.name.split(separator)[0] for layer in listed.layers}
 
     def pattern_of(name: str) -> str:
         """Return `aux_classifier.*` for `aux_classifier.0.weight`, if no layer is in that module."""
-        module = name.split(sign)[0]
-        return name if module in modules_of_layers or module == name else f"{module}{sign}*"
+        module = name.split(separator)[0]
+        return name if module in modules_of_layers or module == name else f"{module}{separator}*"
 
     yield "    ignore:"
     for pattern in dict.fromkeys(map(pattern_of, listed.others)):

@@ -9,9 +9,9 @@ from porter.padding import Window
 
 
 def with_dense_head(graph: Graph) -> tuple[Graph, bool]:
-    """Return a graph that ends in a convolution of a map of one cell, which is then flattened, with the dense
-    layer that it is instead, and True; any other graph as it is, and False. The convolution's node keeps its
-    path.
+    """Return a graph whose head is a 1x1 convolution of a map of one cell, flattened behind it, with a dense
+    layer in its place, and True: recipes end in a dense layer. Return any other graph as it is, and False.
+    The dense layer has the convolution's path.
     """
     flatten = graph.by_path[graph.output]
     conv = graph.by_path.get(flatten.source)
@@ -23,13 +23,14 @@ def with_dense_head(graph: Graph) -> tuple[Graph, bool]:
     if not is_dense or readers != [conv.path, flatten.path] or before is None:
         return graph, False
     dense = replace(conv, op=Dense(conv.op.filters, conv.op.bias))
-    # A pool that keeps its axes makes the map of one cell: one that drops them gives the features.
+    # If a pool that keeps its axes makes the map of one cell, it drops them instead, and gives the features.
     pool = replace(before.op, keep=False) if isinstance(before.op, GlobalAvgPool | GlobalMaxPool) else None
     nodes: list[Node] = []
     for node in graph.nodes:
         if node is conv and pool:
             nodes.append(dense)
         elif node is conv:
+            # The flatten comes before the head now.
             nodes += [replace(flatten, inputs=(before.path,)), replace(dense, inputs=(flatten.path,))]
         elif node is before and pool:
             nodes.append(replace(before, op=pool))

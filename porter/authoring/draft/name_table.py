@@ -50,6 +50,7 @@ def draft_names(names: Mapping[str, str], needed: Set[str], paths: Sequence[str]
     ]
     rules = list(_merge_last_words(patterns, needed, names))
     rules += _counted_rules(_unnamed_paths(rules, needed, paths), names)
+    # Each turn of the loop takes back or corrects one pattern, until no node is named wrongly.
     while True:
         plain = [_Rule(path, names[path], (path,)) for path in _unnamed_paths(rules, needed, paths)]
         table = _in_order([*rules, *plain], paths)
@@ -79,10 +80,10 @@ def _without_unneeded(
             named.setdefault(rule, []).append(path)
     smaller = table
     for rule in table:
-        own = named.get(rule, [])
-        rest = [other for other in smaller if other is not rule]
-        if needed.isdisjoint(own) and not _wrongly_named(rest, names, own):
-            smaller = rest
+        paths_of_rule = named.get(rule, [])
+        others = [other for other in smaller if other is not rule]
+        if needed.isdisjoint(paths_of_rule) and not _wrongly_named(others, names, paths_of_rule):
+            smaller = others
     return table if _wrongly_named(smaller, names, paths) else smaller
 
 
@@ -93,13 +94,16 @@ def _unnamed_paths(rules: Sequence[_Rule], needed: Set[str], paths: Sequence[str
 
 
 def _without_paths(rule: _Rule, paths: Collection[str]) -> _Rule:
+    """Return a rule that is no longer for some paths."""
     return replace(rule, paths=tuple(path for path in rule.paths if path not in paths))
 
 
 def _wrongly_named(
     table: Sequence[_Rule], names: Mapping[str, str], paths: Sequence[str]
 ) -> dict[_Rule, list[str]]:
-    """Return the paths that each rule names wrongly."""
+    """Return, by rule, the paths to which it gives another name than `names` has. A path that no rule
+    matches is not wrong.
+    """
     wrong: dict[_Rule, list[str]] = {}
     counts: Counter[str] = Counter()
     for path in paths:
@@ -135,7 +139,7 @@ def _in_order(rules: Sequence[_Rule], paths: Sequence[str]) -> list[_Rule]:
 
 
 def _groups_of_one_form(paths: Sequence[str]) -> Iterator[list[str]]:
-    """Yield groups of paths that differ in numbers only."""
+    """Yield groups of paths that differ in numbers only: `stage1/conv2` and `stage3/conv1` are one group."""
     forms: dict[str, list[str]] = {}
     for path in paths:
         forms.setdefault(_NUMBER.sub("#", path), []).append(path)
@@ -143,46 +147,54 @@ def _groups_of_one_form(paths: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _patterns_by_last_part(group: Sequence[str], names: Mapping[str, str]) -> list[_Rule]:
-    """Return the patterns of those paths of one form that have one last part too."""
+    """Return the patterns of paths of one form, which `_patterns` found none for, by their last part: one
+    for those that end in `conv1`, one for `conv2`. Return none if all have one last part.
+    """
     parts: dict[str, list[str]] = {}
     for path in group:
         parts.setdefault(path.rpartition("/")[2], []).append(path)
-    return [rule for own in parts.values() for rule in _patterns(own, names)] if len(parts) > 1 else []
+    return [rule for paths in parts.values() for rule in _patterns(paths, names)] if len(parts) > 1 else []
 
 
 def _patterns(group: Sequence[str], names: Mapping[str, str]) -> list[_Rule]:
-    """Return the pattern of most of the paths of one form; [] if there is none, because a number of the names
-    follows from none of the paths, too few paths fit, or a part would have too many captures.
+    """Return one rule for most of the paths of one form: `stage{s}/conv{c}` with the name
+    `layer{s}.conv{c-1}`. Return an empty list if there is none, because a number of the names follows from
+    none of the paths, too few paths fit, or a part would have too many captures.
     """
+    # the form that most of the names have
     forms = Counter(_COUNTED.sub("#", names[path]) for path in group)
     form = max(forms, key=lambda form: forms[form])
-    own = [path for path in group if _COUNTED.sub("#", names[path]) == form]
-    numbers = {path: [int(number) for number in _NUMBER.findall(path)] for path in own}
-    counted = {path: _COUNTED.findall(names[path]) for path in own}
-    variables = _variables(own, numbers)
+    paths = [path for path in group if _COUNTED.sub("#", names[path]) == form]
+    numbers = {path: [int(number) for number in _NUMBER.findall(path)] for path in paths}
+    counted = {path: _COUNTED.findall(names[path]) for path in paths}
+    variables = _variables(paths, numbers)
     texts: list[str] = []
-    for index, first in enumerate(counted[own[0]]):
-        if len({counted[path][index] for path in own}) == 1:
-            texts.append(first)
+    # for each number of the names, an expression of the paths' numbers
+    for index, number_text in enumerate(counted[paths[0]]):
+        if len({counted[path][index] for path in paths}) == 1:
+            texts.append(number_text)
             continue
-        values = {path: _number_of(counted[path][index]) for path in own}
-        expression = _expression(values, numbers, variables, letter=first.isalpha())
+        values = {path: _number_of(counted[path][index]) for path in paths}
+        expression = _expression(values, numbers, variables, letter=number_text.isalpha())
         if expression is None:
             return []
         # The paths for which the expression is wrong are left to other rules.
-        text, own = expression
+        text, paths = expression
         texts.append(text)
-    if len(own) < 2 or len(own) < len(group) - _FEW:
+    if len(paths) < 2 or len(paths) < len(group) - _FEW:
         return []
-    pattern = _fill_numbers(_NUMBER, own[0], variables)
-    name = _fill_numbers(_COUNTED, names[own[0]], texts)
+    pattern = _fill_numbers(_NUMBER, paths[0], variables)
+    name = _fill_numbers(_COUNTED, names[paths[0]], texts)
     fits = all(part.count("{") <= MAX_WILDCARDS for part in pattern.split("/"))
-    return [_Rule(pattern, name, tuple(own))] if fits else []
+    return [_Rule(pattern, name, tuple(paths))] if fits else []
 
 
 def _variables(paths: Sequence[str], numbers: Mapping[str, Sequence[int]]) -> list[str]:
-    """Return for each number in the paths its capture, such as `{s}` of `stage2`; the number itself where all
-    paths share it.
+    """Return for each number in the paths what a pattern has in its place: a capture, such as `{s}` for the
+    number of `stage2`, or the number itself where all paths share it.
+
+    Args:
+        numbers: the numbers in each path.
     """
     variables: list[str] = []
     for index, match in enumerate(_NUMBER.finditer(paths[0])):
@@ -195,14 +207,15 @@ def _variables(paths: Sequence[str], numbers: Mapping[str, Sequence[int]]) -> li
 
 
 def _number_of(text: str) -> int:
+    """Return a number of a name, which may be a letter: 2 for `b`."""
     return _LETTERS.index(text) + 1 if text.isalpha() else int(text)
 
 
 def _expression(
     values: Mapping[str, int], numbers: Mapping[str, Sequence[int]], variables: Sequence[str], letter: bool
 ) -> tuple[str, list[str]] | None:
-    """Express a number of the names by one of the paths, with an offset; return the text and the paths for
-    which it is right. A number that most names share is itself.
+    """Express a number of the names by one of the paths' numbers and an offset, such as `{s-1}`; return the
+    text and the paths for which it is right. A number that most names share is written as it is.
 
     Args:
         values: the number in the name of each path.
@@ -217,9 +230,13 @@ def _expression(
             continue
         offsets = {path: value - numbers[path][position] for path, value in values.items()}
         offset, _ = Counter(offsets.values()).most_common(1)[0]
-        right = [path for path, own in offsets.items() if own == offset]
-        index = _plus(variable[1:-1], offset - letter)  # letters are indexed from 0, and counted from 1
-        text = f"{{'{_LETTERS[: max(values.values())]}'[{index}]}}" if letter else f"{{{index}}}"
+        right = [path for path, path_offset in offsets.items() if path_offset == offset]
+        if letter:
+            # letters are indexed from 0, and counted from 1: {'abc'[s-1]}
+            letters = _LETTERS[: max(values.values())]
+            text = f"{{'{letters}'[{_plus(variable[1:-1], offset - 1)}]}}"
+        else:
+            text = f"{{{_plus(variable[1:-1], offset)}}}"
         if best is None or len(right) > len(best[1]):
             best = text, right
     constant = [path for path, value in values.items() if value == usual]
@@ -229,6 +246,7 @@ def _expression(
 
 
 def _plus(variable: str, offset: int) -> str:
+    """Return a variable with an offset: `s+1`, or `s` for 0."""
     return f"{variable}{offset:+}" if offset else variable
 
 
@@ -239,8 +257,8 @@ def _fill_numbers(numbers: re.Pattern[str], text: str, values: Sequence[str]) ->
 
 
 def _merge_last_words(rules: Sequence[_Rule], needed: Set[str], names: Mapping[str, str]) -> Iterator[_Rule]:
-    """Yield the rules, with those that differ only in a last word that path and name share as one rule with
-    `{part}`.
+    """Yield the rules, with those that differ only in a last word which path and name share as one:
+    `stage{s}/conv` and `stage{s}/bn` as `stage{s}/{part}`.
 
     Args:
         rules: those so far; paths of `needed` that they lack count as rules of their own.
@@ -263,13 +281,13 @@ def _merge_last_words(rules: Sequence[_Rule], needed: Set[str], names: Mapping[s
                 tuple(path for rule in group for path in rule.paths),
                 tuple(group),
             )
-            merged |= {own.pattern: rule for own in group}
+            merged |= {merged_rule.pattern: rule for merged_rule in group}
     yield from dict.fromkeys([*(merged.get(rule.pattern, rule) for rule in rules), *merged.values()])
 
 
 def _counted_rules(paths: Sequence[str], names: Mapping[str, str]) -> Iterator[_Rule]:
-    """Yield one rule for all paths that end in one word, where a framework numbers their names in the order
-    of the graph.
+    """Yield a rule such as `**/conv` with the name `conv2d_{count}` for paths that end in one word, where a
+    framework numbers its layers in the order of the graph.
     """
     groups: dict[str, list[str]] = {}
     for path in paths:
@@ -283,6 +301,7 @@ def _counted_rules(paths: Sequence[str], names: Mapping[str, str]) -> Iterator[_
             if re.fullmatch(re.escape(stem) + r"\d+", names[path])
         }
         first = next(iter(numbers.values()), 0)
+        # the paths whose names go on from there without a gap
         counted = [path for index, (path, number) in enumerate(numbers.items()) if number == first + index]
         if len(counted) > _TOO_FEW_TO_COUNT:
             yield _Rule(f"**/{word}", f"{stem}{{{_plus('count', first)}}}", tuple(counted))

@@ -108,17 +108,15 @@ class ListedLayers:
 
     @property
     def container(self) -> str:
-        """The module that holds nearly all layers, if its members have names of their own: `features.` of
-        `features.conv0`.
+        """The beginning of nearly all names, if it is a module whose members have names of their own:
+        `features.` of `features.conv0`. It is empty if there is none.
         """
-        first, sign, _ = self.layers[0].name.partition(self.separator)
-        inside = [
-            layer.name.removeprefix(first + sign)
-            for layer in self.layers
-            if layer.name.startswith(first + sign)
-        ]
-        numbered = any(name[:1].isdigit() for name in inside)
-        return first + sign if sign and len(inside) > _NEARLY_ALL * len(self.layers) and not numbered else ""
+        module, separator, _ = self.layers[0].name.partition(self.separator)
+        prefix = f"{module}{separator}"
+        inside = [layer.name.removeprefix(prefix) for layer in self.layers if layer.name.startswith(prefix)]
+        holds_nearly_all = bool(separator) and len(inside) > _NEARLY_ALL * len(self.layers)
+        are_numbered = any(name[:1].isdigit() for name in inside)
+        return prefix if holds_nearly_all and not are_numbered else ""
 
 
 def list_layers(checkpoint: Checkpoint) -> ListedLayers:
@@ -140,10 +138,12 @@ def list_layers(checkpoint: Checkpoint) -> ListedLayers:
             unknown.append(name)
     layers: list[WeightsLayer] = []
     for name, tensors in tensors_by_layer.items():
-        plain = all(0 not in shape for shape in tensors.values())
-        own_layers = tuple(_layers_of_tensors(framework, name, tensors, checkpoint)) if plain else ()
-        layers += own_layers
-        if not own_layers:
+        has_empty_tensor = any(0 in shape for shape in tensors.values())
+        layers_of_name = list[WeightsLayer]()
+        if not has_empty_tensor:
+            layers_of_name += _layers_of_tensors(framework, name, tensors, checkpoint)
+        layers += layers_of_name
+        if not layers_of_name:
             unknown += [tensor for tensor in checkpoint.tensors if tensor.rpartition(separator)[0] == name]
     ordered = checkpoint.format in ORDERED and not checkpoint.counted
     if not ordered:
@@ -173,8 +173,12 @@ def _framework_of_names(checkpoint: Checkpoint) -> Framework:
 def _layers_of_tensors(
     framework: Framework, name: str, tensors: Mapping[str, tuple[int, ...]], checkpoint: Checkpoint
 ) -> Iterator[WeightsLayer]:
-    """Yield a layer, or the two of a separable convolution; none if its tensors are of no layer that porter
-    knows.
+    """Yield the layer that tensors are of, or the two of a separable convolution; none if they are of no
+    layer that porter knows.
+
+    Args:
+        name: of the layer.
+        tensors: their shapes by role.
     """
     if len(tensors.get("depthwise", ())) == len(tensors.get("pointwise", ())) == 4:
         yield from _separable_layers(name, tensors, checkpoint)
@@ -231,42 +235,51 @@ def _tf_layer(name: str, tensors: Mapping[str, tuple[int, ...]]) -> WeightsLayer
 def _separable_layers(
     name: str, tensors: Mapping[str, tuple[int, ...]], checkpoint: Checkpoint
 ) -> Iterator[WeightsLayer]:
-    """Yield the two convolutions of a layer, named after their kernels."""
+    """Yield the two convolutions of a separable one, depthwise and 1x1, each named after its kernel:
+    `sepconv/depthwise_kernel`.
+    """
     # Keras 3 says kernel, slim weights.
     ending = "kernel" if f"{name}/pointwise_kernel" in checkpoint.tensors else "weights"
     rows, columns, channels, multiplier = tensors["depthwise"]
     filters, bias = tensors["pointwise"][-1], frozenset({"bias"} & tensors.keys())
-    halves = (f"{name}/{half}_{ending}" for half in ("depthwise", "pointwise"))
-    yield WeightsLayer(
-        next(halves), "conv", channels, channels * multiplier, (rows, columns), depthwise=True, linear=True
-    )
-    yield WeightsLayer(next(halves), "conv", channels * multiplier, filters, roles=bias)
+    depthwise, pointwise = f"{name}/depthwise_{ending}", f"{name}/pointwise_{ending}"
+    between = channels * multiplier
+    yield WeightsLayer(depthwise, "conv", channels, between, (rows, columns), depthwise=True, linear=True)
+    yield WeightsLayer(pointwise, "conv", between, filters, roles=bias)
 
 
 def _norm_layer(
     name: str, kind: LayerKind, shape: tuple[int, ...], spelled: Mapping[str, str], roles: frozenset[str]
 ) -> WeightsLayer | None:
-    """Return a norm, whose roles are `spelled` otherwise in the file; None if its tensors are no vectors."""
-    own = frozenset(spelled.get(role, role) for role in roles)
-    return WeightsLayer(name, kind, shape[0], shape[0], roles=own) if len(shape) == 1 else None
+    """Return a norm; None if its tensors are no vectors.
+
+    Args:
+        spelled: the norm's role for each role that the file has under another word: torch's `weight` is its
+            gamma.
+    """
+    if len(shape) != 1:
+        return None
+    norm_roles = frozenset(spelled.get(role, role) for role in roles)
+    return WeightsLayer(name, kind, shape[0], shape[0], roles=norm_roles)
 
 
 def _sort_by_name(layers: Sequence[WeightsLayer], separator: str) -> list[WeightsLayer]:
-    """Sort layers by their names, and numbers in these by their size: what reads the image and fits behind
-    it, groups, what stands by itself, and heads.
+    """Return layers, whose file does not keep their order, in a likely one: first the stem (single layers
+    from the one that reads the image on, as long as their channels fit), then those inside modules, other
+    single layers, and heads such as `fc`. Numbers in names are sorted by their size.
     """
     single, groups, heads = list[WeightsLayer](), list[WeightsLayer](), list[WeightsLayer]()
-    for layer in sorted(
-        layers, key=lambda layer: [_natural_key(part) for part in layer.name.split(separator)]
-    ):
-        first, *rest = layer.name.split(separator)
-        if _HEAD_WORDS.match(first) or (len(rest) == 1 and _HEAD_WORDS.match(rest[0])):
+    by_name = sorted(layers, key=lambda layer: [_natural_key(part) for part in layer.name.split(separator)])
+    for layer in by_name:
+        module, *inner = layer.name.split(separator)
+        if _HEAD_WORDS.match(module) or (len(inner) == 1 and _HEAD_WORDS.match(inner[0])):
             heads.append(layer)
-        elif len(rest) > 1:
+        elif len(inner) > 1:
             groups.append(layer)
         else:
             single.append(layer)
     stem: list[WeightsLayer] = []
+    # first the convolutions that may read the image
     for layer in sorted(single, key=lambda layer: layer.kind != "conv" or layer.reads > _MOST_COLOURS):
         reads = layer.gives if layer.is_norm or layer.depthwise else layer.reads
         fits = reads == stem[-1].gives if stem else layer.reads <= _MOST_COLOURS
@@ -293,12 +306,14 @@ def _put_norms_beside_layers(layers: Sequence[WeightsLayer], ordered: bool) -> I
         ordered: the file keeps the order of the code.
     """
     named = {layer.name: layer for layer in layers if not layer.is_norm}
+    # by a norm's name, the layer that this name says
+    owners = dict[str, str]()
+    for layer in layers:
+        owner_by_name = _layer_of_norm(layer.name, named.keys()) if layer.is_norm else None
+        if owner_by_name is not None:
+            owners[layer.name] = owner_by_name
     places = {layer.name: index for index, layer in enumerate(layers)}
-    owners = {
-        layer.name: owner
-        for layer in layers
-        if layer.is_norm and (owner := _layer_of_norm(layer.name, named.keys()))
-    }
+
     # Norms of the same name stand before their layers everywhere if one has to.
     leading = {
         _NUMBER.sub("", layer.name)
@@ -310,10 +325,12 @@ def _put_norms_beside_layers(layers: Sequence[WeightsLayer], ordered: bool) -> I
     moved = set()
     for norm in layers:
         owner = owners.get(norm.name)
+        # In a file that keeps its order, a norm moves up only.
         if owner is None or (ordered and places[owner] > places[norm.name]):
             continue
         reads = named[owner].gives if named[owner].depthwise else named[owner].reads
-        if norm.gives == reads and not ordered and _NUMBER.sub("", norm.name) in leading:
+        may_lead = not ordered and _NUMBER.sub("", norm.name) in leading
+        if may_lead and norm.gives == reads:
             before.setdefault(owner, []).append(norm)
             moved.add(norm.name)
         elif norm.gives == named[owner].gives:
@@ -334,8 +351,9 @@ def _layer_of_norm(norm: str, names: Collection[str]) -> str | None:
         re.sub(r"(?i)[_./]?(batch_?norm(alization)?|norm|bn)$", "", norm),
     }
     for match in _NORM_WORDS.finditer(norm):
-        for word in ("conv", "fc", "dense"):
-            owners.add(norm[: match.start()] + word + norm[match.end() :])
-        bare = norm[: match.start()].rstrip("_") + norm[match.end() :]
-        owners |= {bare, bare.lstrip("_")}
-    return next((name for name in sorted(owners - {norm, ""}, key=len, reverse=True) if name in names), None)
+        before, after = norm[: match.start()], norm[match.end() :]
+        owners |= {f"{before}{word}{after}" for word in ("conv", "fc", "dense")}
+        without_word = before.rstrip("_") + after
+        owners |= {without_word, without_word.lstrip("_")}
+    longest_first = sorted(owners - {norm, ""}, key=len, reverse=True)
+    return next((name for name in longest_first if name in names), None)

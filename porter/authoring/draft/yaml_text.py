@@ -17,7 +17,8 @@ _PLAIN_SCALAR = re.compile(r"[A-Za-z_/=][^,\[\]{}#\"\\\n]*(?<! )")
 
 
 def section(values: Mapping[str, Any], depth: int = 0) -> list[str]:
-    """Write a mapping as lines: mappings and lists of mappings one entry a line, the others in flow style.
+    """Return a mapping as lines of a recipe's YAML: mappings and lists of mappings with one entry a line,
+    the others in flow style, as `{conv: stem, filters: 32}`.
 
     Args:
         depth: how many levels the lines are indented.
@@ -36,8 +37,11 @@ def section(values: Mapping[str, Any], depth: int = 0) -> list[str]:
 
 def _is_table(value: Mapping[str, Any]) -> bool:
     """Return whether a mapping takes a line for each key: it has mappings or steps in it, or is long."""
-    inner = any((isinstance(item, Mapping) and item) or _is_listing(item) for item in value.values())
-    return inner or len(value) > 6 or len(flow(value)) > WIDTH - 16
+    has_inner_table = any(
+        (isinstance(item, Mapping) and item) or _is_listing(item) for item in value.values()
+    )
+    # 16 columns are left for the key and the indentation
+    return has_inner_table or len(value) > 6 or len(flow(value)) > WIDTH - 16
 
 
 def _is_listing(value: Any) -> bool:

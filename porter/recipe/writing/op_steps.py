@@ -14,8 +14,9 @@ DEFAULT_FILL: Mapping[str, float] = {"max_pool": LOWEST}
 
 
 def spell_op(op: Op, channels: int) -> tuple[str, dict[str, PlainValue]]:
-    """Return the operation, and all of its arguments. Those of a `pad` that is a mapping are called
-    `pad.fill` and so on.
+    """Return a graph's op as a recipe has it: the operation, and all of its arguments, as `depthwise_conv`
+    and `{'kernel': 3, 'stride': 2, ...}`. Those of a `pad` that is a mapping are called `pad.fill` and so
+    on.
 
     Args:
         channels: of the op's input.
@@ -36,6 +37,7 @@ def spell_op(op: Op, channels: int) -> tuple[str, dict[str, PlainValue]]:
             "bias": op.bias,
         }
     if isinstance(op, Affine):
+        # one number for all channels, or one for each
         return op.name, {name: values[0] if len(values) == 1 else values for name, values in vars(op).items()}
     return op.name, {name: getattr(op, name) for name in attributes(type(op))}
 
@@ -46,7 +48,7 @@ def _spell_window(window: Window) -> dict[str, PlainValue]:
 
 
 def _spell_pair(sides: tuple[int, int]) -> PlainValue:
-    """Return rows and columns as one number where they are equal."""
+    """Return rows and columns as recipes write them: 3 for (3, 3), and (3, 1) as it is."""
     return sides[0] if sides[0] == sides[1] else sides
 
 
@@ -54,15 +56,15 @@ def _spell_padding(convention: Convention, window: Window, kind: str) -> dict[st
     """Return a convention as arguments of a step: `pad`, and `pad.fill`, `pad.average` and `pad.rounding`. A
     part without effect is at its default, and a window of one cell needs no pads.
     """
-    pads, one_cell = convention.pads, window.extent(0) == window.extent(1) == 1
-    explicit = convention.rule == "explicit"
-    amount: PlainValue = pads[0] if len(set(pads)) == 1 else pads
-    if not explicit:
-        amount = convention.rule
-    needs_no_pads = amount in ("same", "same_lower", "cntk") and one_cell
-    reads_outside = not needs_no_pads and (
-        explicit or convention.rule != "valid" or convention.rounds != "floor"
-    )
+    pads = convention.pads
+    is_one_cell = window.extent(0) == window.extent(1) == 1
+    amount: PlainValue = convention.rule
+    if convention.rule == "explicit":
+        amount = pads[0] if len(set(pads)) == 1 else pads
+    needs_no_pads = amount in ("same", "same_lower", "cntk") and is_one_cell
+    # A window that rounds up reaches past the map too.
+    has_outside_cells = convention.rule != "valid" or convention.rounds != "floor"
+    reads_outside = has_outside_cells and not needs_no_pads
     return {
         "pad": "valid" if needs_no_pads else amount,
         "pad.fill": convention.fill if reads_outside and kind == "max_pool" else DEFAULT_FILL.get(kind, 0.0),

@@ -12,12 +12,13 @@ from porter.recipe.writing.template import YamlStep
 def with_repeats(
     steps: Sequence[YamlStep], parameters: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[YamlStep]:
-    """Yield the steps, with equal uses of a block under numbered paths as one step. Only the first or the
-    last of them may differ a little.
+    """Yield the steps, with equal uses of a block in a row, under numbered paths (`block1`, `block2`, ...),
+    as one step with `repeat`. Only the first or the last of them may differ a little.
 
     Args:
         parameters: of each block, with their defaults.
     """
+    # the uses of one block that follow each other, so far
     row: list[YamlStep] = []
     for step in steps:
         if row and not _is_next(row[-1], step):
@@ -37,7 +38,9 @@ def _kind(step: YamlStep) -> str:
 
 
 def _split_number(step: YamlStep) -> tuple[str, int | None]:
-    """Return the path without its number, and the number; None if it has none."""
+    """Return a step's path without the number at its end, and the number: `stage1/block` and 2 for
+    `stage1/block2`; None for a path without a number.
+    """
     path = step[_kind(step)]
     match = re.fullmatch(r"(.*?\D)(0|[1-9]\d*)", path)
     return (match[1], int(match[2])) if match else (path, None)
@@ -47,21 +50,18 @@ def _is_next(before: YamlStep, step: YamlStep) -> bool:
     """Return whether a step goes on after another: its number is the next one, its kind and stem are the
     same, and it reads the step before it.
     """
-    (stem, number), (next_stem, next_number) = _split_number(before), _split_number(step)
-    return (
-        _kind(before) == _kind(step)
-        and "from" not in step
-        and stem == next_stem
-        and number is not None
-        and next_number == number + 1
-    )
+    stem, number = _split_number(before)
+    next_stem, next_number = _split_number(step)
+    is_numbered_next = number is not None and stem == next_stem and next_number == number + 1
+    return is_numbered_next and _kind(before) == _kind(step) and "from" not in step
 
 
 def _repeat_row(row: Sequence[YamlStep], defaults: Mapping[str, Any]) -> Iterator[YamlStep]:
-    """Yield the steps of a row, uses of one block under numbered paths, as lines with `repeat`, whose first
-    and last step may override arguments; as they are if no line holds several.
+    """Yield the uses of one block under numbered paths as steps with `repeat`, whose first and last use may
+    override arguments; as they are if no such step holds several.
 
     Args:
+        row: the uses, one after another.
         defaults: of the block's parameters.
     """
     kind, (stem, first) = _kind(row[0]), _split_number(row[0])
@@ -70,19 +70,16 @@ def _repeat_row(row: Sequence[YamlStep], defaults: Mapping[str, Any]) -> Iterato
     if len(ends) == len(row):
         yield from row
         return
+    # `count` goes on through all lines; a single line numbers its repetitions itself, from 1.
     path = f"{stem}{{count+{first}}}" if first else f"{stem}{{count}}"
     if len(ends) == 1 and first == 1:
         path = stem
     for start, end in zip([0, *ends], ends, strict=False):
         inner = _inner_arguments(values, start, end)
-        step = {
-            kind: path,
-            **{
-                key: value
-                for key, value in inner.items()
-                if value != defaults.get(key) or key not in defaults
-            },
+        not_default = {
+            key: value for key, value in inner.items() if key not in defaults or value != defaults[key]
         }
+        step = {kind: path, **not_default}
         if end - start > 1:
             step["repeat"] = end - start
         for name, index in (("first", start), ("last", end - 1)):
@@ -100,40 +97,37 @@ def _inner_arguments(values: Sequence[YamlStep], start: int, end: int) -> YamlSt
     return values[end - 1]
 
 
-def _differing_keys(one: YamlStep, other: YamlStep) -> list[str]:
-    """Return the keys whose values differ between two steps."""
-    return [key for key in other if one.get(key) != other[key]]
+def _differing_keys(step: YamlStep, inner: YamlStep) -> list[str]:
+    """Return the keys of the inner step whose values are others in `step`."""
+    return [key for key in inner if step.get(key) != inner[key]]
 
 
 def _cost(values: Sequence[YamlStep], start: int, end: int) -> float:
     """Return the cost of the steps from `start` to `end` as one line, to which each override adds a tenth;
     infinite if inner steps differ, or widths or too many arguments would be overridden.
     """
-    inner_arguments = _inner_arguments(values, start, end)
-    overrides = (
-        [_differing_keys(value, inner_arguments) for value in (values[start], values[end - 1])]
-        if end - start > 1
-        else []
-    )
-    keys = [key for override in overrides for key in override]
-    inner_differ = any(_differing_keys(value, inner_arguments) for value in values[start + 1 : end - 1])
-    other_width = any("filters" in key or "units" in key for key in keys)
-    if (
-        inner_differ
-        or other_width
-        or any(set(value) != set(inner_arguments) for value in values[start:end])
-        or len(keys) > 2
-    ):
+    if end - start == 1:
+        return 1
+    inner = _inner_arguments(values, start, end)
+    overridden = [*_differing_keys(values[start], inner), *_differing_keys(values[end - 1], inner)]
+    inner_steps_differ = any(_differing_keys(value, inner) for value in values[start + 1 : end - 1])
+    overrides_width = any("filters" in key or "units" in key for key in overridden)
+    other_arguments = any(set(value) != set(inner) for value in values[start:end])
+    if inner_steps_differ or overrides_width or other_arguments or len(overridden) > 2:
         return float("inf")
-    return 1 + len(keys) / 10
+    return 1 + len(overridden) / 10
 
 
 def _cheapest_ends(values: Sequence[YamlStep]) -> list[int]:
     """Return where each line ends if the steps are split into the lines that together cost least."""
+    # best[n] is the cost of the first n steps, and where their lines end
     best: list[tuple[float, list[int]]] = [(0.0, [])]
     for end in range(1, len(values) + 1):
         # the cheapest way up to `end` is the cheapest up to some `start` and one more line
-        best.append(
-            min((best[start][0] + _cost(values, start, end), [*best[start][1], end]) for start in range(end))
-        )
-    return best[-1][1]
+        ways = []
+        for start in range(end):
+            cost, ends = best[start]
+            ways.append((cost + _cost(values, start, end), [*ends, end]))
+        best.append(min(ways))
+    _, cheapest = best[-1]
+    return cheapest

@@ -48,12 +48,15 @@ def draft_steps(graph: Graph, options: Mapping[str, Value]) -> DraftedSteps:
 
 
 def _with_norms(steps: Iterable[YamlStep]) -> tuple[YamlStep, ...]:
-    """Return the steps, with a convolution and the plain batch norm that follows it as one."""
+    """Return the steps, with a convolution and the plain batch norm right after it as one step: `{conv:
+    conv1, ..., norm: bn1}`.
+    """
     lines: list[YamlStep] = []
     for step in steps:
         before = lines[-1] if lines else {}
         condition = {"when": before["when"]} if "when" in before else {}
-        if WITH_NORM & before.keys() and step == {"batch_norm": step.get("batch_norm"), **condition}:
+        plain_norm = {"batch_norm": step.get("batch_norm"), **condition}
+        if WITH_NORM & before.keys() and step == plain_norm:
             lines[-1] = {
                 **{key: value for key, value in before.items() if key != "when"},
                 NORM: step["batch_norm"],
@@ -65,7 +68,9 @@ def _with_norms(steps: Iterable[YamlStep]) -> tuple[YamlStep, ...]:
 
 
 def with_arguments(graph: Graph) -> Graph:
-    """Return the graph, whose scopes have the arguments of its blocks' uses."""
+    """Return the graph with scopes that have the arguments of each use of a block, such as `{'filters':
+    64}`: all in which the uses differ.
+    """
     writer = _BlockWriter(graph, dict.fromkeys((f"bn_{name}" for name in OPERATIONS["batch_norm"]), None))
     writer.use("")
     scopes = (BlockScope(path, *writer.arguments_of_uses[path]) for path in writer.scopes)
@@ -118,10 +123,10 @@ class _BlockWriter:
         """Return a use of a block, whose steps are the members of the scope `path`; of "", the whole graph as
         one.
         """
+        # the first value that the scope reads from outside
         entry = next(iter(self.sources[path])) if path else INPUT
-        return Use(
-            tuple(self._step_of_member(path, member) for member in self.members[path]), self.channels[entry]
-        )
+        steps = tuple(self._step_of_member(path, member) for member in self.members[path])
+        return Use(steps, self.channels[entry])
 
     def _step_of_member(self, path: str, member: str) -> UseStep:
         """Return a member of a block as a step of it: a node as an operation, a scope as the use of an inner
@@ -131,14 +136,14 @@ class _BlockWriter:
         name = member.removeprefix(prefix)
         node = self.graph.by_path.get(member)
         inputs = node.inputs if node else tuple(self.sources[member])
-        local = tuple(self._name_in_scope(source, path) for source in inputs)
+        input_names = tuple(self._name_in_scope(source, path) for source in inputs)
         if node is not None:
-            kind, own = spell_op(node.op, self.channels[node.source])
-            return UseStep(name, kind, own, {**default_padding(kind), **self.defaults[kind]}, local)
+            kind, values = spell_op(node.op, self.channels[node.source])
+            return UseStep(name, kind, values, {**default_padding(kind), **self.defaults[kind]}, input_names)
         if member not in self.arguments_of_uses:
             self._write_block(self.scopes[member])
         kind, arguments = self.arguments_of_uses[member]
-        return UseStep(name, kind, arguments, self.blocks[kind].parameters, local)
+        return UseStep(name, kind, arguments, self.blocks[kind].parameters, input_names)
 
     def _name_in_scope(self, source: str, path: str) -> str:
         """Return the name by which steps in the scope `path` read a value: `input` for one from outside,

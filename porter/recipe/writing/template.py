@@ -96,13 +96,15 @@ class BlockTemplate:
         return [i for i, parts in enumerate(self.parts) if name in parts]
 
     def _written_by_kind(self, name: str) -> dict[str, dict[str, Any]]:
-        """Return the arguments that are not at their defaults, by kind and as they are written."""
-        kinds: dict[str, list[int]] = {}
+        """Return the arguments of a step that have to be written (`_write_arguments`), by the kinds that the
+        step has in different uses, such as conv and depthwise_conv.
+        """
+        uses_by_kind: dict[str, list[int]] = {}
         for i in self._uses_with(name):
-            kinds.setdefault(self.parts[i][name].kind, []).append(i)
+            uses_by_kind.setdefault(self.parts[i][name].kind, []).append(i)
         return {
-            kind: self._write_arguments(kind, {i: self.parts[i][name] for i in at})
-            for kind, at in kinds.items()
+            kind: self._write_arguments(kind, {i: self.parts[i][name] for i in use_numbers})
+            for kind, use_numbers in uses_by_kind.items()
         }
 
     def _write_arguments(self, kind: str, parts: Mapping[int, UseStep]) -> dict[str, Any]:
@@ -113,33 +115,38 @@ class BlockTemplate:
             parts: the step in each use that has it, by the number of the use.
         """
         written: dict[str, Any] = {}
+        any_part = next(iter(parts.values()))
         for key in dict.fromkeys(key for part in parts.values() for key in part.arguments):
             vector = {i: part.arguments[key] for i, part in parts.items()}
-            default = next(iter(parts.values())).defaults[key]
             values = set(vector.values())
+            # A reader expects the pad of a window of several cells.
             has_window = key == "pad" and any(part.arguments.get("kernel", 1) != 1 for part in parts.values())
             is_required = kind in OPERATIONS and (key in ("filters", "kernel", "units") or has_window)
-            if values != {default} or (len(values) == 1 and is_required):
-                written[key] = (
-                    values.pop()
-                    if len(values) == 1
-                    else self._express(key, vector, next(iter(parts.values())).name)
-                )
+            if len(values) > 1:
+                written[key] = self._express(key, vector, any_part.name)
+            elif is_required or values != {any_part.defaults[key]}:
+                written[key] = values.pop()
         # a pad with more than its amount is a mapping
         pads = {key.removeprefix("pad."): written.pop(key) for key in list(written) if key.startswith("pad.")}
         if pads:
-            written["pad"] = {**({"pad": written["pad"]} if "pad" in written else {}), **pads}
+            amount = {"pad": written["pad"]} if "pad" in written else {}
+            written["pad"] = {**amount, **pads}
         order = list(OPERATIONS.get(kind, written))
         return {key: written[key] for key in sorted(written, key=order.index)}
 
     def _express(self, key: str, vector: Mapping[int, PlainValue], owner: str) -> str:
-        """Return an expression that gives an argument its value in each use."""
+        """Return an expression such as `=filters*4` that gives an argument its value in each use, by the
+        block's parameters; new parameters are added where they are needed.
+
+        Args:
+            vector: the value by the number of the use.
+            owner: the step, after which a parameter may be named.
+        """
         name = key.removeprefix("pad.")
         name = f"{name}_" if name in _WORDS_OF_RECIPES else name
+        expression = self.arguments.express(name, vector, _as_word(owner))
         # in recipes, products and quotients are written without spaces
-        return "=" + self.arguments.express(name, vector, _as_word(owner)).replace(" * ", "*").replace(
-            " // ", "//"
-        )
+        return f"={expression.replace(' * ', '*').replace(' // ', '//')}"
 
     def _write_steps(
         self, name: str, kinds: Mapping[str, Mapping[str, Any]], order: Sequence[str]
@@ -152,43 +159,49 @@ class BlockTemplate:
         """
         lines: list[YamlStep] = []
         for kind, written in kinds.items():
-            at = [i for i in self._uses_with(name) if self.parts[i][name].kind == kind]
+            use_numbers = [i for i in self._uses_with(name) if self.parts[i][name].kind == kind]
             step: YamlStep = {kind: name}
-            inputs = self._write_inputs(name, at)
+            inputs = self._write_inputs(name, use_numbers)
             if inputs is not None:
                 step["from"] = inputs
             step |= written
-            if len(at) < len(self.uses):
+            if len(use_numbers) < len(self.uses):
                 word = f"has_{_as_word(name)}" if len(kinds) == 1 else f"with_{kind}"
-                step["when"] = f"={self._condition(at, word, name)}"
-                self.conditions[name] = step["when"][1:] if len(kinds) == 1 else ""
+                condition = self._condition(use_numbers, word, name)
+                step["when"] = f"={condition}"
+                self.conditions[name] = condition if len(kinds) == 1 else ""
             lines.append(step)
         return lines
 
-    def _condition(self, at: Sequence[int], word: str, name: str, among: Sequence[int] | None = None) -> str:
-        """Return an expression that holds in the uses `at`, and not in the others of `among` (all uses).
+    def _condition(
+        self, use_numbers: Sequence[int], word: str, name: str, among: Sequence[int] | None = None
+    ) -> str:
+        """Return an expression that holds in the uses `use_numbers`, and not in the others of `among`, by
+        default all.
 
         Args:
             word: the name of an argument that is added if there is no such expression.
             name: the step that the condition is for.
         """
-        holds_in = {i: i in at for i in (range(len(self.uses)) if among is None else among)}
+        holds_in = {i: i in use_numbers for i in (range(len(self.uses)) if among is None else among)}
         return self.arguments.condition(holds_in, word, _as_word(name)).replace(" * ", "*")
 
-    def _write_inputs(self, name: str, at: Sequence[int]) -> str | list[str] | None:
+    def _write_inputs(self, name: str, use_numbers: Sequence[int]) -> str | list[str] | None:
         """Return the step's `from`, a name or a list of names; None if every use reads the step before.
         Raises Unlike if uses read different numbers of values.
 
         Args:
-            at: the numbers of the uses that have the step.
+            use_numbers: the numbers of the uses that have the step.
         """
-        count = len(self.parts[at[0]][name].inputs)
-        if any(len(self.parts[i][name].inputs) != count for i in at):
+        count = len(self.parts[use_numbers[0]][name].inputs)
+        if any(len(self.parts[i][name].inputs) != count for i in use_numbers):
             raise Unlike
-        if count == 1 and all(self.parts[i][name].inputs[0] == self._step_before(i, name) for i in at):
+        if count == 1 and all(
+            self.parts[i][name].inputs[0] == self._step_before(i, name) for i in use_numbers
+        ):
             return None
         sources = [
-            self._write_source(name, {i: self.parts[i][name].inputs[index] for i in at})
+            self._write_source(name, {i: self.parts[i][name].inputs[index] for i in use_numbers})
             for index in range(count)
         ]
         return sources if count > 1 else sources[0]
@@ -201,7 +214,8 @@ class BlockTemplate:
 
     def _write_source(self, name: str, sources: Mapping[int, str]) -> str:
         """Return the name of the value that is read in each use; if it differs, an expression that chooses
-        among the names. A step that some uses lack is read under its own condition.
+        among the names: `='conv' if has_conv else 'input'`. A step that some uses lack is read under its own
+        condition.
 
         Args:
             sources: the name by the number of the use.
@@ -209,14 +223,14 @@ class BlockTemplate:
         text, remaining = "=", dict(sources)
         while len(set(remaining.values())) > 1:
             source = max(set(remaining.values()), key=lambda source: (source in self.conditions, source))
-            at = [i for i, other in remaining.items() if other == source]
+            use_numbers = [i for i, other_source in remaining.items() if other_source == source]
             condition = self.conditions.get(source)
-            if not condition or at != [i for i in remaining if source in self.parts[i]]:
-                condition = self._condition(
-                    at, f"{_as_word(name)}_from_{_as_word(source)}", name, list(remaining)
-                )
+            # Its own condition will do if all uses that have it read it.
+            if not condition or use_numbers != [i for i in remaining if source in self.parts[i]]:
+                word = f"{_as_word(name)}_from_{_as_word(source)}"
+                condition = self._condition(use_numbers, word, name, list(remaining))
             text += f"'{source}' if {condition} else "
-            remaining = {i: other for i, other in remaining.items() if other != source}
+            remaining = {i: other_source for i, other_source in remaining.items() if other_source != source}
         last = next(iter(remaining.values()))
         return last if text == "=" else f"{text}'{last}'"
 
@@ -229,5 +243,5 @@ def _literal(value: PlainValue) -> str | None:
 
 
 def _as_word(path: str) -> str:
-    """Return a path as one word."""
+    """Return a path as one word: `stage1/conv` as `stage1_conv`."""
     return path.replace("/", "_").replace(".", "_").replace("-", "_")
