@@ -139,11 +139,8 @@ def _unit(node: Node, inputs: tuple[str, ...], tensors: Tensors, known: Mapping[
     kind, channels = op.name, channels_in(shape)
     says = _said(op)
     if (scale := _scale_of(node, own_tensors, shape)) is not None:
-        kind, says, own_tensors = (
-            "scale",
-            {},
-            {"gamma": np.ones(channels), "beta": np.zeros(channels)} | scale,
-        )
+        kind, says = "scale", {}
+        own_tensors = {"gamma": np.ones(channels), "beta": np.zeros(channels)} | scale
     # a PReLU with one slope for all channels
     elif isinstance(op, ops.PRelu) and (own_tensors["alpha"] == own_tensors["alpha"][0]).all():
         kind, says, own_tensors = "leaky_relu", {"slope": float(own_tensors["alpha"][0])}, {}

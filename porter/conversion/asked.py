@@ -106,8 +106,9 @@ def read_asked(asked: ConvertOptions) -> Wanted:
 def _source(
     asked: ConvertOptions, subject: str | PathLike[str] | Model, size: Size | None, recipes: Path | None
 ) -> tuple[str, Wishes, Callable[[], Opened]]:
-    """Return the name of the source, what is wished of it, and a function that opens it. The source is a
-    recipe's variant, a model in memory, or a file, a port or a repository.
+    """Return the name of the source, what is wished of it, and a function that opens it. The source is one
+    of three: a recipe's variant (with `--from`), a model in memory, or what a path names: a file, a port or
+    a repository.
     """
     weights = path_of(asked.weights)
     if isinstance(subject, str | PathLike) and asked.source is not None:
@@ -132,9 +133,10 @@ def _source(
         place = InMemory(subject, asked.example)
         return type(subject).__name__, wishes, lambda: open_source(place, wishes, recipes=recipes)
     file = expect_file(fspath(subject), recipes)
-    hub = repository_of(file)
-    own = file.name if file.is_dir() else file.stem
-    name = own if hub is None else hub.name
+    repository = repository_of(file)
+    name = file.name if file.is_dir() else file.stem
+    if repository is not None:
+        name = repository.name
 
     def as_itself() -> Opened:
         place = find(file) if weights is None else find_pair(file, weights)
@@ -154,6 +156,7 @@ def _expect_together(asked: ConvertOptions, framework: Destination, dtype: Dtype
     if asked.quantize not in (None, "dynamic"):
         message = f"porter does not know the quantization '{asked.quantize}'"
         raise UsageError(message, where=str(QUANTIZE), next="write dynamic")
+    # Each row: whether it is contradicted, where, why, and what to do.
     rows: list[tuple[bool, Option | str, str, str]] = [
         (
             asked.fold_bn and bool(asked.stock),
@@ -201,8 +204,8 @@ def _expect_together(asked: ConvertOptions, framework: Destination, dtype: Dtype
     needs_recipe = f"write {CONVERT.advise(subject=VARIANT, source=ZOO, to=FRAMEWORK, weights=FILE)}"
     own_graph = CONVERT.advise(subject=FILE, to=FRAMEWORK)
     rows += [
-        (not by_recipe and bool(given), option, "this needs a recipe's variant", needs_recipe)
-        for option, given in (
+        (not by_recipe and bool(value), option, "this needs a recipe's variant", needs_recipe)
+        for option, value in (
             (MAP, asked.mapped),
             (OPTION, asked.options),
             (PADDING, asked.padding != "shipped"),
@@ -213,12 +216,12 @@ def _expect_together(asked: ConvertOptions, framework: Destination, dtype: Dtype
     ]
     rows += [
         (
-            by_recipe and bool(given),
+            by_recipe and bool(value),
             option,
             f"a port by a recipe ({FROM}) always gives logits",
             f"leave it out, or port a file by its own graph: {own_graph}",
         )
-        for option, given in ((OUTPUTS, asked.outputs), (KEEP_ACTIVATION, asked.keep_activation))
+        for option, value in ((OUTPUTS, asked.outputs), (KEEP_ACTIVATION, asked.keep_activation))
     ]
     for contradicts, where, message, next in rows:
         if contradicts:
@@ -235,10 +238,12 @@ def parse_dtype(text: str) -> Dtype:
     )
 
 
-def _reference(given: str | PathLike[str] | None) -> ReferenceName | None:
-    """Parse the user's own reference; None if none is given."""
-    if given is None:
+def _reference(reference: str | PathLike[str] | None) -> ReferenceName | None:
+    """Return the user's own reference as it is parsed: a file, or code as `model.py:build`; None if there is
+    none.
+    """
+    if reference is None:
         return None
     from porter.verification.user_reference import parse_reference
 
-    return parse_reference(fspath(given))
+    return parse_reference(fspath(reference))

@@ -27,7 +27,7 @@ from porter.files import new_folder
 from porter.formats.recognition import FORMATS
 from porter.frameworks import DESTINATION_NAMES, Destination, get_destination
 from porter.graph import Graph, shapes
-from porter.graph.ops import is_map
+from porter.graph.ops import Shape, is_map
 from porter.graph.pads import pads_of
 from porter.graph.plan import Plan, make_plan
 from porter.graph.record import from_record, to_record
@@ -137,8 +137,8 @@ def convert(asked: ConvertOptions) -> Conversion:
     wanted = read_asked(asked)
     with new_folder(wanted.out, asked.overwrite) as building:
         opened = with_dropouts(wanted.open()) if asked.keep_dropout else wanted.open()
-        named = asked.subject if isinstance(asked.subject, str | PathLike) else opened.file.file
-        facts = wanted.photos.override(opened.facts, fspath(named), opened.graph.channels)
+        facts_file = asked.subject if isinstance(asked.subject, str | PathLike) else opened.file.file
+        facts = wanted.photos.override(opened.facts, fspath(facts_file), opened.graph.channels)
         assumed = facts.assumed + (opened.assumed_size if wanted.size is None else ())
         opened = replace(opened, facts=facts.model_copy(update={"assumed": assumed}))
         size = wanted.size or opened.sizes.built
@@ -146,20 +146,20 @@ def convert(asked: ConvertOptions) -> Conversion:
         target = Target(wanted.framework, size, wanted.dtype, asked.allow_overflow, wanted.quantize)
         written = _write(building, opened, target, asked.stock, asked.fold_bn)
         record = _record(opened, written, target, wanted.wishes, wanted.recipes)
-        made = _port(building, record, written.plan, wanted.framework)
+        port = _port(building, record, written.plan, wanted.framework)
         verdict: Verdict | None = None
         warnings: tuple[str, ...] = ()
         if asked.check is not False:
             # What is compared is what a reader of the folder gets.
-            write_record(building, made.record)
+            write_record(building, port.record)
             on_disk = read_port(building, held=False)
             verdict, checked, warnings = _check(on_disk, opened, wanted.reference, asked.check is True, size)
-            made = replace(made, record=made.record.model_copy(update=checked))
-        own = _record_warnings(made.record, opened, wanted.framework, wanted.wishes.size)
-        warnings = (*opened.warnings, *written.warnings, *own, *warnings)
-        made = replace(made, record=made.record.model_copy(update={"warnings": warnings}))
-        write_record(building, made.record)
-    return Conversion(replace(made, folder=wanted.out), verdict)
+            port = replace(port, record=port.record.model_copy(update=checked))
+        record_warnings = _record_warnings(port.record, opened, wanted.framework, wanted.wishes.size)
+        warnings = (*opened.warnings, *written.warnings, *record_warnings, *warnings)
+        port = replace(port, record=port.record.model_copy(update={"warnings": warnings}))
+        write_record(building, port.record)
+    return Conversion(replace(port, folder=wanted.out), verdict)
 
 
 def _port(folder: Path, record: Record, plan: Plan, framework: Destination) -> StoredPort:
@@ -171,6 +171,11 @@ def _port(folder: Path, record: Record, plan: Plan, framework: Destination) -> S
 
 
 def _write(folder: Path, opened: Opened, target: Target, stock: bool | str, fold_bn: bool) -> Written:
+    """Write the model's files, and return what went into them.
+
+    Args:
+        stock: True or the library's name for the names of a stock class; False for porter's own.
+    """
     if not stock:
         return write_plain(folder, opened, target, fold_bn)
     return write_stock(folder, opened, target, stock if isinstance(stock, str) else None)
@@ -238,19 +243,24 @@ def _record(opened: Opened, written: Written, target: Target, wishes: Wishes, re
 
 
 def _layouts(graph: Graph, paths: Iterable[str], size: Size, framework: Destination) -> tuple[Layout, ...]:
-    """Return the layouts of values in the destination."""
-    known = shapes(graph, size)
-    # by the number of axes without the batch
-    others: dict[int, Layout] = {1: "NC"}
-    values = [known[path] for path in paths]
-    return tuple(
-        framework.INPUT_LAYOUT if is_map(shape) else others.get(len(shape), "file") for shape in values
-    )
+    """Return the layouts of values in the destination: NCHW or NHWC for a map, NC for features, `file` for
+    arrays, whose axes stay as in the file.
+    """
+    shape_of = shapes(graph, size)
+
+    def layout(shape: Shape) -> Layout:
+        """Return the layout of a value of this shape, which is without the batch."""
+        if is_map(shape):
+            return framework.INPUT_LAYOUT
+        return "NC" if len(shape) == 1 else "file"
+
+    return tuple(layout(shape_of[path]) for path in paths)
 
 
 def _versions(framework: Destination, format: str) -> dict[str, str]:
     """Return the versions of what made a port: of porter, the packages that it needs, and plug-ins."""
     versions = {"porter": __version__}
+    # what is not porter's own is a plug-in's
     added = (
         None if framework.NAME in DESTINATION_NAMES else plugin_of("destinations", framework.NAME),
         None if format in FORMATS else plugin_of("formats", format),
@@ -305,6 +315,7 @@ def _record_warnings(
     shipped = replaced_recipe(member.recipe) if member is not None and record.recipes is None else None
     if member is not None and shipped is not None:
         warnings.append(f"{member.recipe.path} stands in place of porter's own recipe {shipped.name}")
+    # the licence of these weights, otherwise that of the zoo's own, from which they may have been trained
     licence = record.licence or (member.zoo.licence_of(member.variant) if member else None) or ""
     if member and is_non_commercial(licence) and record.licence is None:
         warnings.append(
@@ -314,11 +325,12 @@ def _record_warnings(
     elif is_non_commercial(licence):
         warnings.append(f"the weights are licensed {licence}: not for commercial use")
     size = record.input.size
-    # What takes photos.
-    if size is not None and size[0] != size[1] and size[0] > 1 and not record.graph.get("axes"):
-        only = "{}x{}".format(*size)
+    # A graph with `axes` takes no photos, and neither does one of a single row.
+    takes_photos = size is not None and size[0] > 1 and not record.graph.get("axes")
+    if takes_photos and size is not None and size[0] != size[1]:
+        fixed_size = "{}x{}".format(*size)
         advice = _for_squares(opened, framework, asked)
-        warnings.append(f"the port accepts only {only}, and predict and eval feed squares: {advice}")
+        warnings.append(f"the port accepts only {fixed_size}, and predict and eval feed squares: {advice}")
     return (*warnings, *protocol_doubt(record, record.zoo, record.input.size))
 
 
@@ -328,15 +340,14 @@ def _for_squares(opened: Opened, framework: Destination, asked: Size | None) -> 
     Args:
         asked: the size that the user gave, at which a file without one was read.
     """
-    only = opened.sizes.only is not None
-    if only and asked is not None:
+    has_one_size = opened.sizes.only is not None
+    if has_one_size and asked is not None:
         return f"convert again with {INPUT_SIZE.placeholder}"
     try:
         make_plan(opened.graph, ANY, framework.CAPABILITIES)
+        advice = f"convert again with {INPUT_SIZE.placeholder} or any"
     except PaddingError:
-        return "export the model with open sizes" if only else f"convert again with {INPUT_SIZE.placeholder}"
+        advice = f"convert again with {INPUT_SIZE.placeholder}"
     except GraphError:
         return "the model's own layers take no other size"
-    return (
-        "export the model with open sizes" if only else f"convert again with {INPUT_SIZE.placeholder} or any"
-    )
+    return "export the model with open sizes" if has_one_size else advice

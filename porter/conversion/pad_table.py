@@ -26,11 +26,13 @@ class SitePads:
 
     @property
     def telling(self) -> bool:
-        """Whether a window reaches past the input, or the two sides differ."""
+        """Whether a reader of the table wants this row: a window reaches past the input, or the pads of the
+        source and of the port, or of training, differ.
+        """
         shipped = self.shipped
-        return (
-            shipped.why != REACHES_NOWHERE or shipped.source != shipped.realised or self.trained is not None
-        )
+        reaches_outside = shipped.why != REACHES_NOWHERE
+        sides_differ = shipped.source != shipped.realised
+        return reaches_outside or sides_differ or self.trained is not None
 
     def record(self) -> dict[str, Any]:
         """Return the record of a site that `porter pads --json` prints."""
@@ -76,9 +78,9 @@ def pads(asked: PadsOptions) -> PadTable:
         from porter.source.place import expect_file, find
         from porter.source.wishes import Wishes
 
-        given = None if asked.input_size is None else parse_size(asked.input_size)
-        opened = open_source(find(expect_file(subject, recipes)), Wishes(size=given), recipes=recipes)
-        size = given or opened.sizes.built
+        asked_size = None if asked.input_size is None else parse_size(asked.input_size)
+        opened = open_source(find(expect_file(subject, recipes)), Wishes(size=asked_size), recipes=recipes)
+        size = asked_size or opened.sizes.built
         opened.sizes.expect(size)
         plan = make_plan(opened.graph, size, capabilities)
         plan = replace(plan, only_size=opened.sizes.only or plan.only_size)
@@ -91,12 +93,11 @@ def pads(asked: PadsOptions) -> PadTable:
     shipped = pads_of(plan)
     refused = under_own_names(framework.refusals(plan), graph, None, size)
     conventions = trained_conventions(member)
-    trained = (
-        pads_of(make_plan(with_conventions(graph, conventions), size, capabilities))
-        if conventions
-        else shipped
-    )
+    trained = shipped
+    if conventions:
+        trained = pads_of(make_plan(with_conventions(graph, conventions), size, capabilities))
     sites = (
-        SitePads(pad, None if other == pad else other) for pad, other in zip(shipped, trained, strict=True)
+        SitePads(pad, None if trained_pad == pad else trained_pad)
+        for pad, trained_pad in zip(shipped, trained, strict=True)
     )
     return PadTable(tuple(sites), tuple(refused), proof_of(member, framework.NAME))

@@ -34,31 +34,32 @@ def under_own_names(
     """
     if not errors:
         return []
+    # the names under which the file's engine shows values, as `--outputs` takes them
     taps = opened.fitted.fit.taps if opened and opened.fitted else {}
     names = opened.facts.names if opened else {}
-    nodes = [node for error in errors if (node := graph.by_path.get(error.where or "")) is not None]
+    refused = [node for error in errors if (node := graph.by_path.get(error.where or "")) is not None]
     # A value behind a refused node cannot be an end.
-    after = downstream(
-        [each.path for each in graph.nodes],
+    behind = downstream(
+        [node.path for node in graph.nodes],
         lambda path: graph.by_path[path].inputs,
-        [node.path for node in nodes],
+        [node.path for node in refused],
     )
-    read = [path for node in nodes for path in node.inputs]
-    before = {taps[path]: None for path in (*read, *graph.outputs) if path not in after and path in taps}
-    them = "it" if len(nodes) == 1 else "them"
-    cut = f", or end the file's graph before {them}: {OUTPUTS([*before])}" if before else ""
+    read = [path for node in refused for path in node.inputs]
+    possible_ends = [path for path in (*read, *graph.outputs) if path not in behind and path in taps]
     able = [name for name in _MOST_ABLE if _says_all(name, graph, size)]
-    elsewhere = f"{' and '.join(able)} can say all of it: {TO(able[-1])}" if able else "no destination can"
-    next = elsewhere + cut
-    own = {node.path: names.get(node.path, node.path) for node in nodes}
+    next = f"{' and '.join(able)} can say all of it: {TO(able[-1])}" if able else "no destination can"
+    if possible_ends:
+        outputs = [*dict.fromkeys(taps[path] for path in possible_ends)]
+        them = "it" if len(refused) == 1 else "them"
+        next += f", or end the file's graph before {them}: {OUTPUTS(outputs)}"
+    own_names = {node.path: names.get(node.path, node.path) for node in refused}
     return [
-        error if (name := own.get(error.where or "")) is None else _under(error, name, next)
-        for error in errors
+        _under(error, own_names[error.where], next) if error.where in own_names else error for error in errors
     ]
 
 
 def _says_all(name: str, graph: Graph, size: Size) -> bool:
-    """Return whether a destination has every op of a graph."""
+    """Return whether a destination can write a graph: it has every op, and exact pads at this size."""
     destination = get_destination(name)
     try:
         return not destination.refusals(make_plan(graph, size, destination.CAPABILITIES))
@@ -67,4 +68,5 @@ def _says_all(name: str, graph: Graph, size: Size) -> bool:
 
 
 def _under(error: PorterError, name: str, next: str) -> PorterError:
+    """Return an error at a node under the node's name in the file; `next` is its advice if it has none."""
     return type(error)(error.message, where=name, next=error.next or next)

@@ -89,24 +89,23 @@ def as_stock(
         except UsageError as error:
             refusals.append((len(graph.nodes), error))
             continue
-        stocked = member.recipe.member(member.variant, zoo)
-        theirs = expand(stocked, {"classes": model.classes, **builder.options})
-        differences = [*_site_differences(graph, theirs, size)], [*_number_differences(graph, theirs)]
-        if not any(differences):
-            absorbed = _absorbable(graph, theirs)
+        stock_member = member.recipe.member(member.variant, zoo)
+        stock_graph = expand(stock_member, {"classes": model.classes, **builder.options})
+        sites = [*_site_differences(graph, stock_graph, size)]
+        numbers = [*_number_differences(graph, stock_graph)]
+        if not sites and not numbers:
+            absorbed = _absorbable(graph, stock_graph)
             nodes = tuple(
-                replace(node, op=_like(node.op, theirs.by_path[node.path].op)) for node in graph.nodes
+                replace(node, op=_like(node.op, stock_graph.by_path[node.path].op)) for node in graph.nodes
             )
-            names, tensors = layer_names(stocked, theirs), absorb_biases(tensors, absorbed)
+            names = layer_names(stock_member, stock_graph)
+            tensors = absorb_biases(tensors, absorbed)
             return Stock(zoo, builder, replace(graph, nodes=nodes), tensors, names, absorbed)
-        refusals.append(
-            (
-                sum(map(len, differences)),
-                _refusal(builder.name, *differences, _kernels(graph) == _kernels(theirs)),
-            )
-        )
+        shapes_fit = _kernels(graph) == _kernels(stock_graph)
+        refusals.append((len(sites) + len(numbers), _refusal(builder.name, sites, numbers, shapes_fit)))
     # of several classes, the one that differs least
-    raise min(refusals, key=lambda refusal: refusal[0])[1]
+    _, least = min(refusals, key=lambda refusal: refusal[0])
+    raise least
 
 
 def norms_epsilon(graph: Graph) -> float | None:
@@ -140,51 +139,55 @@ def stock_arrays(
     return arrays, filled
 
 
-def _like(op: Op, theirs: Op) -> Op:
+def _like(op: Op, stock_op: Op) -> Op:
     """Return the source's op with the tensors that the stock class's op has: its bias, or its scale and
     offset. Other ops are returned as they are.
     """
-    if isinstance(op, ops.Conv | ops.Dense) and isinstance(theirs, ops.Conv | ops.Dense):
-        return replace(op, bias=theirs.bias)
-    if isinstance(op, ops.BatchNorm) and isinstance(theirs, ops.BatchNorm):
-        return replace(op, scale=theirs.scale, center=theirs.center)
+    if isinstance(op, ops.Conv | ops.Dense) and isinstance(stock_op, ops.Conv | ops.Dense):
+        return replace(op, bias=stock_op.bias)
+    if isinstance(op, ops.BatchNorm) and isinstance(stock_op, ops.BatchNorm):
+        return replace(op, scale=stock_op.scale, center=stock_op.center)
     return op
 
 
-def _absorbable(graph: Graph, theirs: Graph) -> dict[str, str]:
-    """Return the norms that are the only readers of a layer whose bias the stock class lacks, to that
-    layer.
+def _absorbable(graph: Graph, stock_graph: Graph) -> dict[str, str]:
+    """Return the norms that can take in a bias, each with the layer before it: the norm is the layer's only
+    reader, and the stock class has no bias there.
     """
-    return {norm: layer for layer, norm in only_readers(graph).items() if _loses_bias(layer, graph, theirs)}
+    return {
+        norm: layer for layer, norm in only_readers(graph).items() if _loses_bias(layer, graph, stock_graph)
+    }
 
 
-def _loses_bias(path: str, graph: Graph, theirs: Graph) -> bool:
+def _loses_bias(path: str, graph: Graph, stock_graph: Graph) -> bool:
     """Return whether the stock class has no bias at a node that has one."""
-    if path not in graph.by_path or path not in theirs.by_path:
+    if path not in graph.by_path or path not in stock_graph.by_path:
         return False
-    return bool(
-        getattr(graph.by_path[path].op, "bias", False) and not getattr(theirs.by_path[path].op, "bias", False)
-    )
+    op, stock_op = graph.by_path[path].op, stock_graph.by_path[path].op
+    return bool(getattr(op, "bias", False) and not getattr(stock_op, "bias", False))
 
 
 def _refusal(
     name: str, sites: Sequence[tuple[str, str]], numbers: Sequence[tuple[str, str]], fits: bool
 ) -> UsageError:
-    """Make the error that a stock class computes another function: it names the first structure or padding
+    """Return the error that a stock class computes another function: it names the first structure or padding
     site and the first number that differ.
 
     Args:
+        sites, numbers: the paths that differ, each with the difference in words.
         fits: all shapes are the same.
     """
-    where, first = (sites or numbers)[0]
-    then = f"; {numbers[0][0]} {numbers[0][1]}" if sites and numbers else ""
+    where, text = (sites or numbers)[0]
+    if sites and numbers:
+        path, number = numbers[0]
+        text += f"; {path} {number}"
     count = len(sites) + len(numbers)
-    more = f"; {count} differences in all" if count > 1 else ""
-    risk = "The shapes would fit, strict loading would succeed and the answers would be wrong"
-    message = (
-        f"{name} is another function: {first}{then}{more}. "
-        f"{risk if fits else 'Not even the shapes would fit'}"
-    )
+    if count > 1:
+        text += f"; {count} differences in all"
+    risk = "Not even the shapes would fit"
+    if fits:
+        risk = "The shapes would fit, strict loading would succeed and the answers would be wrong"
+    message = f"{name} is another function: {text}. {risk}"
     return UsageError(message, where=where, next=f"convert without {STOCK}")
 
 
@@ -192,78 +195,69 @@ def _kernels(graph: Graph) -> dict[str, tuple[int, ...]]:
     return {path: roles["kernel"] for path, roles in tensor_shapes(graph).items() if "kernel" in roles}
 
 
-def _site_differences(graph: Graph, theirs: Graph, size: Size) -> Iterator[tuple[str, str]]:
+def _site_differences(graph: Graph, stock_graph: Graph, size: Size) -> Iterator[tuple[str, str]]:
     """Yield the paths at which the graphs differ in structure, strides, pads or averages, each with both
     sides in words.
     """
-    sites = {found.path: found for found in site_differences(graph, theirs, size)}
-    apart = graph.by_path.keys() ^ theirs.by_path.keys()
+    sites = {difference.path: difference for difference in site_differences(graph, stock_graph, size)}
+    only_one_has = graph.by_path.keys() ^ stock_graph.by_path.keys()
     for node in graph.nodes:
-        other = theirs.by_path.get(node.path)
-        if other is None or type(other.op) is not type(node.op):
-            yield (
-                node.path,
-                (
-                    f"{node.op_name} in the source, {other.op_name if other else 'no such step'} in the "
-                    "stock class"
-                ),
-            )
+        stock_node = stock_graph.by_path.get(node.path)
+        if stock_node is None or type(stock_node.op) is not type(node.op):
+            stock_step = stock_node.op_name if stock_node else "no such step"
+            yield node.path, f"{node.op_name} in the source, {stock_step} in the stock class"
             continue
         # A reader of a step that one side lacks reads another step there; the error names the missing step
         # itself.
-        if other.inputs != node.inputs and apart.isdisjoint((*node.inputs, *other.inputs)):
+        if stock_node.inputs != node.inputs and only_one_has.isdisjoint((*node.inputs, *stock_node.inputs)):
+            inputs, stock_inputs = ", ".join(node.inputs), ", ".join(stock_node.inputs)
+            yield node.path, f"reads {inputs} in the source, {stock_inputs} in the stock class"
+        # `one` is the window and pads in the source, `other` those in the stock class.
+        difference = sites.get(node.path)
+        if difference is not None and difference.only_pads:
+            size_text = "every size" if difference.size[0] is None else "{}x{}".format(*difference.size)
+            pads = f"pads '{difference.one}' in the source, '{difference.other}' in the stock class"
+            yield node.path, f"{pads}, not the same for an input of {size_text}"
+        elif difference is not None:
             yield (
                 node.path,
-                f"reads {', '.join(node.inputs)} in the source, {', '.join(other.inputs)} in the stock class",
+                f"{_window(difference.one)} in the source, {_window(difference.other)} in the stock class",
             )
-        found = sites.get(node.path)
-        if found is not None and found.only_pads:
-            at = "every size" if found.size[0] is None else "{}x{}".format(*found.size)
-            yield (
-                node.path,
-                (
-                    f"pads '{found.one}' in the source, '{found.other}' in the stock class, not the same for "
-                    f"an input of {at}"
-                ),
-            )
-        elif found is not None:
-            yield node.path, f"{_window(found.one)} in the source, {_window(found.other)} in the stock class"
-    for node in theirs.nodes:
+    for node in stock_graph.nodes:
         if node.path not in graph.by_path:
             yield node.path, f"no such step in the source, {node.op_name} in the stock class"
-    if graph.output != theirs.output:
-        yield graph.output, f"is the source's output, {theirs.output} the stock class's"
+    if graph.output != stock_graph.output:
+        yield graph.output, f"is the source's output, {stock_graph.output} the stock class's"
 
 
-def _number_differences(graph: Graph, theirs: Graph) -> Iterator[tuple[str, str]]:
+def _number_differences(graph: Graph, stock_graph: Graph) -> Iterator[tuple[str, str]]:
     """Yield the paths at which the ops' other attributes differ, each with both sides in words, without those
     that the stock class's tensors can compensate: a bias that the norm behind it can take, or a scale or
     offset that the source lacks.
     """
-    absorbed = set(_absorbable(graph, theirs).values())
+    absorbed = set(_absorbable(graph, stock_graph).values())
     for node in graph.nodes:
-        ours, other = node.op, theirs.by_path[node.path].op if node.path in theirs.by_path else None
-        if type(ours) is not type(other):
+        op = node.op
+        stock_node = stock_graph.by_path.get(node.path)
+        stock_op = stock_node.op if stock_node is not None else None
+        if type(op) is not type(stock_op):
             continue
-        if isinstance(ours, ops.BatchNorm) and isinstance(other, ops.BatchNorm):
-            if ours.epsilon != other.epsilon:
+        if isinstance(op, ops.BatchNorm) and isinstance(stock_op, ops.BatchNorm):
+            if op.epsilon != stock_op.epsilon:
                 yield (
                     node.path,
-                    f"epsilon {ours.epsilon!r} in the source, {other.epsilon!r} in the stock class",
+                    f"epsilon {op.epsilon!r} in the source, {stock_op.epsilon!r} in the stock class",
                 )
             for part in ("scale", "center"):
-                if getattr(ours, part) and not getattr(other, part):
+                if getattr(op, part) and not getattr(stock_op, part):
                     yield node.path, f"{part} in the source, none in the stock class"
-        elif isinstance(ours, ops.Conv) and isinstance(other, ops.Conv):
-            if (ours.filters, ours.groups) != (other.filters, other.groups):
-                yield node.path, f"{_filters(ours)} in the source, {_filters(other)} in the stock class"
-        elif not isinstance(ours, ops.MaxPool | ops.AvgPool | ops.Dense) and ours != other:
-            yield node.path, f"{ours} in the source, {other} in the stock class"
-        if (
-            isinstance(ours, ops.Conv | ops.Dense)
-            and _loses_bias(node.path, graph, theirs)
-            and node.path not in absorbed
-        ):
+        elif isinstance(op, ops.Conv) and isinstance(stock_op, ops.Conv):
+            if (op.filters, op.groups) != (stock_op.filters, stock_op.groups):
+                yield node.path, f"{_filters(op)} in the source, {_filters(stock_op)} in the stock class"
+        elif not isinstance(op, ops.MaxPool | ops.AvgPool | ops.Dense) and op != stock_op:
+            yield node.path, f"{op} in the source, {stock_op} in the stock class"
+        has_weights = isinstance(op, ops.Conv | ops.Dense)
+        if has_weights and _loses_bias(node.path, graph, stock_graph) and node.path not in absorbed:
             yield (
                 node.path,
                 "a bias in the source, none in the stock class, and its only reader is not a norm",
@@ -275,7 +269,12 @@ def _filters(op: ops.Conv) -> str:
 
 
 def _window(site: Site) -> str:
-    window = site.window
-    text = f"{window.kernel[0]}x{window.kernel[1]} with stride {window.stride[0]}"
-    text += f"x{window.stride[1]}" if window.stride[0] != window.stride[1] else ""
-    return text + (f" and dilation {window.dilation}" if window.dilation != (1, 1) else "")
+    """Return a window in words: `3x3 with stride 2`."""
+    rows, columns = site.window.kernel
+    row_stride, column_stride = site.window.stride
+    text = f"{rows}x{columns} with stride {row_stride}"
+    if row_stride != column_stride:
+        text += f"x{column_stride}"
+    if site.window.dilation != (1, 1):
+        text += f" and dilation {site.window.dilation}"
+    return text

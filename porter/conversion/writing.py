@@ -105,16 +105,16 @@ def write_plain(folder: Path, opened: Opened, target: Target, fold_bn: bool = Fa
     """
     folding = fold_norms(opened.graph, opened.tensors) if fold_bn else Folding(opened.graph, opened.tensors)
     framework = target.framework
-    layers = (
-        layers_in(framework.NAME, opened.member, opened.facts, folding.graph)
-        if framework.NAMES_LAYERS
-        else {}
-    )
+    layers = {}
+    if framework.NAMES_LAYERS:
+        layers = layers_in(framework.NAME, opened.member, opened.facts, folding.graph)
     try:
         plan = target.plan(opened, folding.graph)
         if refused := framework.refusals(plan):
             raise under_own_names(refused, folding.graph, opened, target.size)[0]
-        about = facts_of(opened) | ({"porter.quantize": target.quantize} if target.quantize else {})
+        about = facts_of(opened)
+        if target.quantize:
+            about["porter.quantize"] = target.quantize
         model = framework.write(folder, plan, target.stored(folding.tensors), layers, target.dtype, about)
     except (GraphError, PaddingError) as error:
         raise under_own_names([error], folding.graph, opened, target.size)[0] from None
@@ -172,22 +172,22 @@ def write_stock(folder: Path, opened: Opened, target: Target, library: str | Non
     model = StockModel(
         member.variant, facts.classes, opened.sizes.built, facts.preprocess, facts.class_names, epsilon
     )
-    # A class that pads by the size, as TensorFlow does, is right at every size, where the port's own pads are
-    # for one.
-    at = partial(as_stock, member, libraries, model, opened.graph, opened.tensors)
+    stock_at = partial(as_stock, member, libraries, model, opened.graph, opened.tensors)
+    # The class is compared for every size first: one that pads by the size, as TensorFlow does, is right at
+    # every size, where the port's own pads are for one.
+    size = ANY if any_size else target.size
     try:
-        stock = at(ANY if any_size else target.size)
-        taken = ANY if any_size else target.size
+        stock = stock_at(size)
     except UsageError:
-        right_at = target.plan(opened, opened.graph).only_size
-        if not any_size or right_at is None:
+        only_size = target.plan(opened, opened.graph).only_size
+        if not any_size or only_size is None:
             raise
-        stock, taken = at(right_at), right_at
-    rows, columns = taken
+        size = only_size
+        stock = stock_at(size)
+    rows, columns = size
     fixed = None if rows is None or columns is None else (rows, columns)
-    plan = replace(
-        replace(target, size=taken).plan(opened, stock.graph), only_size=opened.sizes.only or fixed
-    )
+    plan = replace(target, size=size).plan(opened, stock.graph)
+    plan = replace(plan, only_size=opened.sizes.only or fixed)
     arrays, filled = stock_arrays(framework, stock, target.stored(stock.tensors), target.dtype)
     shapes_of_stock = tensor_shapes(stock.graph)
     layers = {
@@ -218,25 +218,25 @@ def write_stock(folder: Path, opened: Opened, target: Target, library: str | Non
 
 def facts_of(opened: Opened) -> dict[str, str]:
     """Return what a model's own file says of itself, so that it can be used without port.json: by name, as
-    text or as JSON.
+    text or as JSON, for example `{'porter.classes': '1000'}`.
     """
-    file, member, said = opened.file, opened.member, opened.facts
+    file, member, source_facts = opened.file, opened.member, opened.facts
     facts = {
         "version": __version__,
         "source": file.file,
         "source_sha256": file.sha256,
         "variant": member.variant if member else None,
         "zoo": member.zoo.name if member else None,
-        "licence": said.licence,
+        "licence": source_facts.licence,
         "native_size": opened.sizes.built,
-        "preprocess": asdict(said.preprocess) if said.preprocess else None,
-        "output": said.output,
-        "output_names": said.output_names or None,
-        "activation": said.activation,
-        "classes": said.classes,
-        "labels": said.labels,
-        "class_names": said.class_names or None,
-        "background": said.background,
+        "preprocess": asdict(source_facts.preprocess) if source_facts.preprocess else None,
+        "output": source_facts.output,
+        "output_names": source_facts.output_names or None,
+        "activation": source_facts.activation,
+        "classes": source_facts.classes,
+        "labels": source_facts.labels,
+        "class_names": source_facts.class_names or None,
+        "background": source_facts.background,
     }
     known_facts = {name: fact for name, fact in facts.items() if fact is not None}
     return {

@@ -134,8 +134,8 @@ class TensorLists(Strict):
 
     @property
     def fillings(self) -> Mapping[str, int]:
-        """How many tensors are filled, by the last part of their names and the number: `num_batches_tracked =
-        0`.
+        """How many tensors are filled, by the last word of their names and the number:
+        `{'num_batches_tracked = 0': 53}`.
         """
         return Counter(f"{re.split('[./]', name)[-1]} = {number}" for name, number in self.filled.items())
 
@@ -340,19 +340,17 @@ class Record(Facts, RecordHead):
 
     @property
     def rounding(self) -> str | None:
-        """What a check of a port in half precision or of 8 bits leaves out: the rounding of its weights,
-        about 1e-3 of the source's or 4e-3.
+        """A sentence on what a check of a port in half precision or of 8 bits leaves out: the rounding of
+        its weights, about 1e-3 of the source's or 4e-3. None for other types.
         """
         if self.dtype not in ("float16", "bfloat16") and self.quantize is None:
             return None
-        sides = (
-            "compared before the port's weights were"
-            if self.computed
-            else "compared with the weights of both sides"
-        )
+        comparison = "compared with the weights of both sides"
+        if self.computed:
+            comparison = "compared before the port's weights were"
         to = "8 bits" if self.quantize else self.dtype
-        measures = EVALUATE.advise(folders=[PORT], data=PHOTOS, source=True, weights=self.source.to_give)
-        return f"{sides} rounded to {to}; {measures} measures the effect of the rounding"
+        command = EVALUATE.advise(folders=[PORT], data=PHOTOS, source=True, weights=self.source.to_give)
+        return f"{comparison} rounded to {to}; {command} measures the effect of the rounding"
 
 
 @dataclass(frozen=True)
@@ -407,6 +405,7 @@ def port_at(path: Path, *, held: bool = True) -> StoredPort | None:
     """
     if (path / RECORD).is_file():
         return read_port(path, held=held)
+    # a file inside a port's folder
     record = path.parent / RECORD
     if not is_plain(record) or path.name not in (RECORD, *_model_files(record)):
         return None
@@ -419,7 +418,9 @@ def model_file(path: Path) -> Path:
     """Return the file of weights of a port's folder, which may be another one than porter wrote; every other
     path as it is.
     """
-    return path / read_port(path, held=False).destination.MODEL_FILE if (path / RECORD).is_file() else path
+    if not (path / RECORD).is_file():
+        return path
+    return path / read_port(path, held=False).destination.MODEL_FILE
 
 
 def _model_files(record: Path) -> tuple[str, ...]:
@@ -427,7 +428,8 @@ def _model_files(record: Path) -> tuple[str, ...]:
     like one of porter's.
     """
     try:
-        content = read_json(record.read_bytes() if record.stat().st_size <= MAX_RECORD_BYTES else "")
+        is_too_large = record.stat().st_size > MAX_RECORD_BYTES
+        content = read_json("" if is_too_large else record.read_bytes())
     except (OSError, ValueError, RecursionError):
         return ()
     model = content.get("model") if isinstance(content, dict) else None
@@ -435,11 +437,12 @@ def _model_files(record: Path) -> tuple[str, ...]:
 
 
 def _made_by(path: Path) -> str:
-    """Return the line that makes a port of a file or a folder; one of the Hub may be meant, of which there is
-    none here.
+    """Return the command that makes a port of a path that is none: of that file or folder, or if nothing is
+    there, of a variant.
     """
-    nothing = not any(path.iterdir()) if path.is_dir() else not path.exists()
-    if nothing and not str(path).startswith("hf:"):
+    is_empty = not any(path.iterdir()) if path.is_dir() else not path.exists()
+    # A repository of the Hub is not on this disk.
+    if is_empty and not str(path).startswith("hf:"):
         return f"{CONVERT.advise(subject=VARIANT, source=ZOO, to=FRAMEWORK)} makes one"
     return f"{CONVERT.advise(subject=path, to='torch')} makes one: name its folder"
 
@@ -491,10 +494,10 @@ def read_port(folder: Path, *, held: bool = True) -> StoredPort:
         expect_bounded(graph, record.input.size or record.input.native_size)
     except GraphError as error:
         raise error.at(f"{path}: {error.where}", error.next or "convert again") from None
-    head = tensor_shapes(graph).get(graph.output, {}).get("kernel", (record.classes,))
-    if record.output == "logits" and head[0] != record.classes:
+    rows, *_ = tensor_shapes(graph).get(graph.output, {}).get("kernel", (record.classes,))
+    if record.output == "logits" and rows != record.classes:
         raise FileError(
-            f"expected 'classes' to be {head[0]}, as the graph's head has, got {record.classes}",
+            f"expected 'classes' to be {rows}, as the graph's head has, got {record.classes}",
             where=path,
             next="convert again",
         )
@@ -514,9 +517,9 @@ def _read_record(path: Path) -> Record:
     try:
         return Record.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "the top"
-        raise FileError(f"{first['msg']} at {place}", where=path, next="convert again") from None
+        detail = error.errors()[0]
+        place = ".".join(map(str, detail["loc"])) or "the top"
+        raise FileError(f"{detail['msg']} at {place}", where=path, next="convert again") from None
     except ProtocolError as error:
         raise FileError(f"{error.message} at preprocess", where=path, next="convert again") from None
 

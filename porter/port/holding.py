@@ -23,10 +23,10 @@ def where_trained(folder: Path, destination: Destination) -> str:
 
 
 def expect_digest(path: Path, sha256: str, next: str) -> None:
-    """Expect that a file is the one that porter wrote.
+    """Refuse a file of a port that is not the one that porter wrote, by its sha256.
 
     Args:
-        next: what to do then.
+        next: the advice of the error.
 
     Raises:
         FileError, ChecksumError: it is missing, or another one.
@@ -35,10 +35,10 @@ def expect_digest(path: Path, sha256: str, next: str) -> None:
         raise FileError(
             "port.json lists this file, and it is missing or is not a plain file", where=path, next=next
         )
-    own = digest(path)
-    if own != sha256:
+    actual = digest(path)
+    if actual != sha256:
         message = (
-            f"this is not the file that porter wrote: its sha256 is {own[:12]}..., port.json says "
+            f"this is not the file that porter wrote: its sha256 is {actual[:12]}..., port.json says "
             f"{sha256[:12]}..."
         )
         raise ChecksumError(message, where=path, next=next)

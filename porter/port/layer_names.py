@@ -9,15 +9,18 @@ from porter.zoos.tables import DEFAULT_ZOOS
 
 
 def layers_in(framework: str, member: Member | None, facts: Facts, graph: Graph) -> dict[str, str]:
-    """Return layer names by path: the file's own without a recipe, otherwise those of the framework's default
-    zoo; {} where that lacks the variant.
+    """Return the names that a port's layers get in a framework whose layers carry names, by path: without a
+    recipe the file's own, otherwise those of the framework's default zoo; an empty dictionary if that zoo
+    lacks the variant.
     """
     if member is None:
         return {path: name for path, name in facts.names.items() if path in graph.by_path}
     default = DEFAULT_ZOOS[framework]
     if default not in member.recipe.zoos or not member.recipe.zoos[default].has(member.variant):
         return {}
-    named = member.recipe.member(member.variant, default)
+    default_member = member.recipe.member(member.variant, default)
     return {
-        path: layer.name for path, layer in layer_names(named, expand(named)).items() if path in graph.by_path
+        path: layer.name
+        for path, layer in layer_names(default_member, expand(default_member)).items()
+        if path in graph.by_path
     }

@@ -71,17 +71,17 @@ def _library_module(config: Mapping[str, Any]) -> str | None:
     Raises:
         FileError: the model takes texts or sounds, and no images.
     """
-    of_texts = sorted(_TEXT_SETTINGS & config.keys())
-    if of_texts and not _IMAGE_SETTINGS & config.keys():
+    text_settings = sorted(_TEXT_SETTINGS & config.keys())
+    if text_settings and not _IMAGE_SETTINGS & config.keys():
         model = str(config.get("model_type", "the model"))
         raise FileError(
-            f"'{model:.80}' takes no images: its settings have {', '.join(of_texts)}",
+            f"'{model:.80}' takes no images: its settings have {', '.join(text_settings)}",
             where=CONFIG_FILE,
             next="porter ports models that take images: name the folder of one",
         )
-    for key, begins, module in _LIBRARIES:
+    for key, beginning, module in _LIBRARIES:
         name = config.get(key)
-        if isinstance(name, str) and name and name.startswith(begins):
+        if isinstance(name, str) and name and name.startswith(beginning):
             return module
     return None
 
@@ -111,12 +111,13 @@ def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltMode
 
 
 def stated_size(size: Any) -> tuple[int, int] | None:
-    """Return rows and columns as a library's settings say them; None if they say none."""
+    """Return rows and columns of an image as a library's settings say them: (224, 224) for `224` or `[224,
+    224]`; None for anything else.
+    """
     sides = [size, size] if isinstance(size, int) else size
-    if (
-        isinstance(sides, list | tuple)
-        and len(sides) == 2
-        and all(isinstance(side, int) and side > 0 for side in sides)
-    ):
-        return sides[0], sides[1]
-    return None
+    if not isinstance(sides, list | tuple) or len(sides) != 2:
+        return None
+    if not all(isinstance(side, int) and side > 0 for side in sides):
+        return None
+    rows, columns = sides
+    return rows, columns

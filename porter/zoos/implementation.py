@@ -21,12 +21,19 @@ from porter.zoos.added import added_zoo
 
 
 def other_code() -> str:
-    """Say what to do if a zoo's own code cannot be built as the source is."""
+    """Return the advice for a zoo's model that porter cannot build as the source is: `--reference
+    FILE.py:CALLABLE`.
+    """
     return f"build it in code of your own, and compare with that: {options.REFERENCE('FILE.py:CALLABLE')}"
 
 
 def expect_usual(what: str, foreign: Collection[str]) -> None:
-    """Expect no options that a zoo's code does not take.
+    """Refuse options of the recipe that a zoo's code does not take, because its model would then be another
+    one than the source.
+
+    Args:
+        what: the model, for errors.
+        foreign: the names of such options.
 
     Raises:
         CannotRun: there are some.
@@ -198,8 +205,8 @@ def get_implementation(reference: str) -> Implementation:
 
 
 def stock_libraries(framework: str, library: str | None) -> dict[str, StockLibrary]:
-    """Return the libraries that `--stock LIBRARY` names, by zoo; None for that of the framework's default
-    zoo.
+    """Return what writes the classes of `--stock LIBRARY`, by the zoo that the library has the models of;
+    for None, those of the framework's default zoo.
 
     Raises:
         UsageError: the framework has no such library.
@@ -214,5 +221,5 @@ def stock_libraries(framework: str, library: str | None) -> dict[str, StockLibra
             where=options.STOCK,
             next=f"it has those of {', '.join(libraries)}",
         )
-    stock = {zoo: get_implementation(zoo).stock for zoo in libraries[name]}
-    return {zoo: found for zoo, found in stock.items() if found is not None}
+    libraries_by_zoo = {zoo: get_implementation(zoo).stock for zoo in libraries[name]}
+    return {zoo: stock for zoo, stock in libraries_by_zoo.items() if stock is not None}

@@ -89,35 +89,37 @@ def build_by(
 
 
 def _keep_double_gelu(model: Any) -> None:
-    """Give GELUs in float64 a root of 2 in float64, which TensorFlow's rounds to float32."""
+    """Make GELUs of a float64 model compute in float64 throughout: TensorFlow's rounds the root of 2 in it
+    to float32.
+    """
     for layer in model.layers:
-        if (
-            getattr(getattr(layer, "activation", None), "__name__", None) == "gelu"
-            and layer.compute_dtype == "float64"
-        ):
+        activation_name = getattr(getattr(layer, "activation", None), "__name__", None)
+        if activation_name == "gelu" and layer.compute_dtype == "float64":
             layer.activation = lambda value: (
                 value * 0.5 * (1 + import_keras().ops.erf(value * np.sqrt(np.float64(0.5))))
             )
 
 
 def _runs_at_any_size(variant: str) -> bool:
-    return not KERAS.get(variant, ("", {}))[0].startswith(_PADDED_FOR_ONE_SIZE)
+    """Return whether the model of a variant is right at every size: its pads do not depend on the size."""
+    name, _ = KERAS.get(variant, ("", {}))
+    return not name.startswith(_PADDED_FOR_ONE_SIZE)
 
 
 def _build(request: BuildRequest) -> Any:
     """Build as `build_by` does for keras.applications; its constructors have some options as arguments."""
-    own = {
-        name: value
-        for name, value in request.options.items()
-        if name in KERAS.get(request.variant, ("", {}))[1]
-    }
-    foreign = {name: value for name, value in request.options.items() if name not in own}
-    construct = partial(_construct_model, options=own)
+    _, constructor_arguments = KERAS.get(request.variant, ("", {}))
+    taken = {name: value for name, value in request.options.items() if name in constructor_arguments}
+    foreign = {name: value for name, value in request.options.items() if name not in taken}
+    construct = partial(_construct_model, options=taken)
     return build_by("keras", construct, _runs_at_any_size)(replace(request, options=foreign))
 
 
 def _construct_model(variant: str, classes: int, size: KnownSize, options: Mapping[str, Any] = {}) -> Any:
-    """Make the model of keras.applications without its weights."""
+    """Make the model of keras.applications without its weights, giving logits: one that calls Sequentials
+    with their layers in their place, and where the table of models says so, with the additional Rescaling of
+    its pretrained weights.
+    """
     if variant not in KERAS:
         raise UsageError(f"reference 'keras' has no variant '{variant}'", next=f"it has {', '.join(KERAS)}")
     name, arguments = KERAS[variant][0], {**_arguments(variant, classes, size), **options}
@@ -169,13 +171,13 @@ def _with_second_scaling(model: Any) -> Any:
 
 def _arguments(variant: str, classes: int, size: KnownSize) -> dict[str, Any]:
     """Return the arguments that build a variant without weights and without its softmax."""
-    own = KERAS[variant][1]
+    _, own_arguments = KERAS[variant]
     return {
         "weights": None,
         "classes": classes,
         "classifier_activation": None,
         "input_shape": (*size, 3),
-        **own,
+        **own_arguments,
     }
 
 
@@ -219,7 +221,10 @@ def stock_class(model: StockModel, size: Size) -> StockClass:
 
 
 def build_stock(model: StockModel, size: KnownSize, checkpoint: Checkpoint, dtype: Dtype) -> Any:
-    """Build as IMPLEMENTATION.build does, with the layer names that the first model of a process has."""
+    """Build the model of keras.applications for `--stock`, with the weights of a checkpoint, as
+    IMPLEMENTATION.build does. Its layers have the names that the first model of a process has, without
+    numbers that this process has counted.
+    """
     keras = import_keras()
     numbered = IMPLEMENTATION.build(BuildRequest(model.variant, model.classes, size, checkpoint, dtype))
     names = {layer.name: name for name, layer in first_names(numbered).items()}
@@ -255,7 +260,9 @@ def write_stock(
 
 
 def _layers_by_counter(model: Any) -> dict[str, Any]:
-    """Return layers by class and place in `model.layers`, as `.weights.h5` names them."""
+    """Return the layers that have weights by class and place in `model.layers`, as `.weights.h5` names them:
+    `conv2d`, `conv2d_1`.
+    """
     counts: dict[str, int] = {}
     by_counter: dict[str, Any] = {}
     for layer in model.layers:
@@ -263,7 +270,7 @@ def _layers_by_counter(model: Any) -> dict[str, Any]:
             kind = COUNTER_NAMES[type(layer).__name__]
             count = counts.get(kind, 0)
             counts[kind] = count + 1
-            by_counter[kind + (f"_{count}" if count else "")] = layer
+            by_counter[f"{kind}_{count}" if count else kind] = layer
     return by_counter
 
 
@@ -297,7 +304,7 @@ def _assign(layers: Mapping[str, Any], checkpoint: Checkpoint) -> None:
                     where=checkpoint.path,
                 )
             variable.assign(array)
-        # A Normalization, which keeps what it computes with beside its variables.
+        # A Normalization computes with numbers beside its variables, which it makes of them here.
         if hasattr(layer, "finalize_state"):
             layer.finalize_state()
     expect_cover(missing, unused, where=checkpoint.path)

@@ -55,6 +55,7 @@ def construct(variant: str, classes: int, size: KnownSize) -> Any:
         raise UsageError(
             f"keras-applications cannot build {variant} at {size[0]}x{size[1]}: {error}"
         ) from None
+    # so that it gives logits
     model.get_layer(_HEAD).activation = keras.activations.linear
     return model
 

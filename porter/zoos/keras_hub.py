@@ -59,6 +59,7 @@ def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltMode
         )
     from porter.frameworks.tf.keras_files.construction import build_for_file
 
+    # task.json describes the backbone and its head, config.json the backbone only.
     task = _read_stated(folder / TASK_FILE)
     stated = dict(config) if task is None else task
     build = partial(_make_object, models, stated, str(folder / (TASK_FILE if task else CONFIG_FILE)))
@@ -66,11 +67,11 @@ def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltMode
     model = build_for_file(len(checkpoint.tensors), weights, build, str(folder / CONFIG_FILE))
     if TASK_WEIGHTS in {file.name for file in checkpoint.files}:
         model.load_task_weights(str(folder / TASK_WEIGHTS))
-    (model if task is None else model.backbone).load_weights(str(checkpoint.path))
+    backbone = model if task is None else model.backbone
+    backbone.load_weights(str(checkpoint.path))
     converter = _read_stated(folder / CONVERTER_FILE) or {}
-    size = stated_size(list(model.input_shape[1:3])) or stated_size(
-        converter.get("config", {}).get("image_size")
-    )
+    converter_size = converter.get("config", {}).get("image_size")
+    size = stated_size(list(model.input_shape[1:3])) or stated_size(converter_size)
     return BuiltModel(model, f"keras-hub {import_module('keras_hub').__version__}", size)
 
 
@@ -92,7 +93,7 @@ def _make_object(models: Any, stated: Any, where: str) -> Any:
     match stated:
         case {"class_name": "function", "config": str(name)}:  # an activation
             return name
-        case {"class_name": str(name), "config": dict() as given}:
+        case {"class_name": str(name), "config": dict() as settings}:
             model_class = getattr(models, name, None)
             if not isclass(model_class) or not issubclass(model_class, models.Backbone | models.Task):
                 raise UsageError(
@@ -102,7 +103,7 @@ def _make_object(models: Any, stated: Any, where: str) -> Any:
                 )
             arguments = {
                 key: _make_object(models, value, where)
-                for key, value in given.items()
+                for key, value in settings.items()
                 if key not in _NOT_PASSED
             }
             if issubclass(model_class, models.Task):

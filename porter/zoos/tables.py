@@ -232,7 +232,9 @@ SIDE = "side"
 
 
 def takes_any_size(variant: str) -> bool:
-    """Return whether a library's model of a variant is right at every input size."""
+    """Return whether a library's model of a variant takes every input size: a transformer has positions for
+    one size.
+    """
     return not variant.startswith(("vit_", "mixer_"))
 
 
@@ -311,14 +313,13 @@ _VITS = {"ti": (192, 12), "s": (384, 12), "b": (768, 12), "l": (1024, 24)}
 
 def _transformers_vit(width: int, depth: int, patch: int) -> dict[str, Any]:
     """Return transformers' settings of a vision transformer; its heads have 64 channels."""
-    heads, inner = width // 64, 4 * width
-    settings = {
+    return {
         "hidden_size": width,
         "num_hidden_layers": depth,
-        "num_attention_heads": heads,
-        "intermediate_size": inner,
+        "num_attention_heads": width // 64,
+        "intermediate_size": 4 * width,
+        "patch_size": patch,
     }
-    return {**settings, "patch_size": patch}
 
 
 def _transformers_mobilenets(tf_padding: bool) -> dict[str, Call]:

@@ -76,7 +76,9 @@ def implementation(builders: Mapping[str, Call]) -> Implementation:
         """
         if model.variant not in builders:
             reason = UNLIKE_TIMM.get(model.variant)
-            message = f"timm has no model of {model.variant}" + (f": {reason}" if reason else "")
+            message = f"timm has no model of {model.variant}"
+            if reason:
+                message += f": {reason}"
             raise UsageError(message, where=STOCK, next=f"convert without {STOCK}")
         (name, arguments), options = call_for(model)
         unlike = differences_of_timm(model.preprocess) if model.preprocess else ()
@@ -103,11 +105,9 @@ def implementation(builders: Mapping[str, Call]) -> Implementation:
         """
         from porter.frameworks.torch.port_files import write_stock
 
-        name, arguments = call_for(model)[0]
-        ends = (
-            next(layers[node.path] for node in plan.graph.nodes if node.path in layers),
-            layers[plan.graph.output],
-        )
+        (name, arguments), _ = call_for(model)
+        first_layer = next(layers[node.path] for node in plan.graph.nodes if node.path in layers)
+        ends = first_layer, layers[plan.graph.output]
         text = json.dumps(_config(model, name, arguments, ends), indent=2).encode()
         (folder / CONFIG_FILE).write_bytes(text)
         return {**write_stock(folder, plan, arrays, layers), CONFIG_FILE: sha256(text).hexdigest()}
@@ -120,12 +120,13 @@ def implementation(builders: Mapping[str, Call]) -> Implementation:
 def _config(
     model: StockModel, name: str, arguments: Mapping[str, Any], ends: tuple[str, str]
 ) -> dict[str, Any]:
-    """Return the content of config.json (timm/models/_hub.py).
+    """Return the content of config.json, with which timm opens a folder (timm/models/_hub.py).
 
     Args:
+        name, arguments: of the call that builds the model.
         ends: the names of the first convolution and of the classifier.
     """
-    about: dict[str, Any] = {
+    pretrained_cfg: dict[str, Any] = {
         "custom_load": False,
         "input_size": [3, *model.size],
         "fixed_input_size": False,
@@ -134,8 +135,14 @@ def _config(
         **({} if model.preprocess is None else to_timm(model.preprocess)),
     }
     names = {"label_names": list(model.class_names)} if model.class_names else {}
-    given = {"model_args": dict(arguments)} if arguments else {}
-    return {"architecture": name, "num_classes": model.classes, **names, "pretrained_cfg": about, **given}
+    model_args = {"model_args": dict(arguments)} if arguments else {}
+    return {
+        "architecture": name,
+        "num_classes": model.classes,
+        **names,
+        "pretrained_cfg": pretrained_cfg,
+        **model_args,
+    }
 
 
 def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltModel:
@@ -149,30 +156,32 @@ def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltMode
     library = import_timm()
     name = str(config["architecture"]).partition(".")[0]
     where = str(checkpoint.path.parent / CONFIG_FILE)
-    given = config.get("model_args") or {}
+    model_args = config.get("model_args") or {}
     by = f"timm {import_module('timm').__version__}"
     if not library.is_model(name):
         raise UsageError(f"{by} has no model '{name:.80}'", where=where, next="pip install --upgrade timm")
     problem = None
-    if not isinstance(given, dict):
+    if not isinstance(model_args, dict):
         problem = "is no table of arguments"
-    elif naming_weights := _WEIGHT_ARGUMENTS.intersection(given):
+    elif naming_weights := _WEIGHT_ARGUMENTS.intersection(model_args):
         problem = f"has '{min(naming_weights)}', which names another file"
     if problem is not None:
         raise UsageError(f"model_args {problem}", where=where, next="fetch the folder again")
-    about = config.get("pretrained_cfg")
-    about = about if isinstance(about, dict) else {}
-    usual = {key: config[key] for key in ("num_classes", "global_pool") if config.get(key) is not None}
-    build = partial(library.create_model, name, pretrained=False, **{**usual, **given})
+    pretrained_cfg = config.get("pretrained_cfg")
+    pretrained_cfg = pretrained_cfg if isinstance(pretrained_cfg, dict) else {}
+    head_arguments = {
+        key: config[key] for key in ("num_classes", "global_pool") if config.get(key) is not None
+    }
+    build = partial(library.create_model, name, pretrained=False, **{**head_arguments, **model_args})
     from porter.frameworks.torch.construction import build_filled
 
     model: Any = build_filled(_without_wrapper(checkpoint.tensors), build, where)
-    size = about.get("input_size") or list(model.pretrained_cfg["input_size"])
+    size = pretrained_cfg.get("input_size") or list(model.pretrained_cfg["input_size"])
     return BuiltModel(
         model,
         by,
         stated_size(size[1:]) if isinstance(size, list) else None,
-        channels=given.get("in_chans", _CHANNELS),
+        channels=model_args.get("in_chans", _CHANNELS),
     )
 
 

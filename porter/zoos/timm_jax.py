@@ -31,7 +31,8 @@ def build(request: BuildRequest) -> nn.Module:
 
 
 def settings_of(request: BuildRequest) -> dict[str, Any]:
-    """Return what timm's transformers are built with to be Google's.
+    """Return the arguments with which timm's transformer is Google's: its GELU, its number of classes and
+    its size.
 
     Raises:
         CannotRun: they cannot be, with these options.
@@ -42,7 +43,8 @@ def settings_of(request: BuildRequest) -> dict[str, Any]:
 
 
 def from_npz(name: str, settings: Mapping[str, Any], request: BuildRequest) -> nn.Module:
-    """Build timm's model of a name, filled by its own code for Google's files.
+    """Build timm's model of a name with the tensors of a request, by timm's own code for Google's .npz
+    files.
 
     Raises:
         MappingError: the tensors are not the model's.
@@ -57,7 +59,7 @@ def from_npz(name: str, settings: Mapping[str, Any], request: BuildRequest) -> n
     model = model.to(getattr(torch, request.dtype)).to_empty(device="cpu").eval()
     with torch.no_grad():
         for parameter in model.parameters():
-            # so that one which is not loaded shows
+            # NaN shows a parameter that was not loaded.
             parameter.fill_(torch.nan)
     file = io.BytesIO()
     np.savez(file, **request.checkpoint.tensors)  # type: ignore[arg-type]

@@ -114,26 +114,26 @@ def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltMode
 
     settings = library.CONFIG_MAPPING[kind](**_plain_settings(config))
     architectures = config.get("architectures")
-    named = architectures[0] if isinstance(architectures, list) and architectures else None
-    maker = _class_of(library, type(settings), named, where)
-    build_for_file(checkpoint.tensors, lambda: maker(settings), where)
+    stated_class = architectures[0] if isinstance(architectures, list) and architectures else None
+    model_class = _class_of(library, type(settings), stated_class, where)
+    build_for_file(checkpoint.tensors, lambda: model_class(settings), where)
     with _quiet(library):
-        model, loaded = maker.from_pretrained(
+        model, loaded = model_class.from_pretrained(
             None,
             config=settings,
             state_dict={name: to_tensor(array) for name, array in checkpoint.tensors.items()},
-            attn_implementation="sdpa" if getattr(maker, "_supports_sdpa", False) else "eager",
+            attn_implementation="sdpa" if getattr(model_class, "_supports_sdpa", False) else "eager",
             ignore_mismatched_sizes=True,
             output_loading_info=True,
         )
     _expect_loaded(loaded, ("missing_keys", "mismatched_keys"), where)
     unused = sorted(map(str, loaded["unexpected_keys"]))
-    notes = (f"tensors that are not {maker.__name__}'s are left out: {some(unused)}",) if unused else ()
-    of_images = getattr(settings, "vision_config", settings)
+    notes = (f"tensors that are not {model_class.__name__}'s are left out: {some(unused)}",) if unused else ()
+    image_settings = getattr(settings, "vision_config", settings)
     return BuiltModel(
         _only_logits(model.eval()),
         by,
-        stated_size(getattr(of_images, "image_size", None)) or (224, 224),
+        stated_size(getattr(image_settings, "image_size", None)) or (224, 224),
         notes,
     )
 
@@ -144,6 +144,7 @@ def _plain_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """
 
     def is_plain(name: str, value: object) -> bool:
+        """Return whether a setting describes the network, and nothing that transformers fetches or runs."""
         if name in _NOT_PASSED or name.startswith("_"):
             return False
         # `facebook/dinov2` and an address name a backbone on the Hub.
@@ -167,19 +168,19 @@ def _class_of(library: ModuleType, config: type, named: object, where: str) -> A
     candidates = {}
     for task in _FOR_IMAGES:
         classes = getattr(library, f"MODEL_FOR_{task}_MAPPING").get(config, ())
-        candidates.update(
-            {each.__name__: each for each in (classes if isinstance(classes, tuple) else (classes,))}
-        )
+        # The table has one class or several.
+        for model_class in classes if isinstance(classes, tuple) else (classes,):
+            candidates[model_class.__name__] = model_class
     for mapping in (library.MODEL_FOR_BACKBONE_MAPPING, library.MODEL_MAPPING):
-        each = mapping.get(config, None)
-        if each is not None and each.main_input_name == "pixel_values":
-            candidates[each.__name__] = each
+        model_class = mapping.get(config, None)
+        if model_class is not None and model_class.main_input_name == "pixel_values":
+            candidates[model_class.__name__] = model_class
     if named is None and candidates:
         return next(iter(candidates.values()))
     if named not in candidates:
-        others = (
-            f"porter takes {', '.join(candidates)}" if candidates else "none of its classes takes images only"
-        )
+        others = "none of its classes takes images only"
+        if candidates:
+            others = f"porter takes {', '.join(candidates)}"
         raise UsageError(
             f"transformers' {named!s:.80} is not one of the image networks that porter takes",
             where=where,
@@ -190,24 +191,29 @@ def _class_of(library: ModuleType, config: type, named: object, where: str) -> A
 
 
 def _only_logits(model: nn.Module) -> nn.Module:
-    """Return the model, which gives its logits only from now on, where it gives several values (a distilled
-    one gives each head's).
+    """Make a model of transformers give its logits only, in place of an object with several values (a
+    distilled one gives each head's), and return it.
     """
-    own: Any = type(model)
+    model_class: Any = type(model)
 
-    class LogitsOnly(own):  # type: ignore[misc]
+    class LogitsOnly(model_class):  # type: ignore[misc]
         def forward(self, pixel_values: Any) -> Any:
             returned = super().forward(pixel_values=pixel_values)
             return getattr(returned, _LOGITS, returned)
 
-    LogitsOnly.__name__ = own.__name__
+    LogitsOnly.__name__ = model_class.__name__
     # The object stays, with its weights; only its `forward` is another one.
     model.__class__ = LogitsOnly
     return model
 
 
 def _expect_loaded(loaded: Mapping[str, Any], kinds: Sequence[str], where: str) -> None:
-    """Expect no tensors that transformers could not use, by its own report.
+    """Refuse tensors that transformers could not use, by the report that it gives of its loading.
+
+    Args:
+        loaded: the report: names of tensors by what is wrong with them, such as `missing_keys`.
+        kinds: the keys of the report that are refused.
+        where: the file, for errors.
 
     Raises:
         MappingError: with the first of them.
@@ -230,13 +236,14 @@ def _settings_of_options(kind: str, options: Mapping[str, Any]) -> dict[str, Any
     Raises:
         CannotRun: one has none.
     """
-    named = {setting.option: (name, setting.values) for name, setting in SETTINGS[kind].items()}
-    expect_usual(f"transformers' {kind}", options.keys() - named.keys())
+    settings_by_option = {setting.option: (name, setting.values) for name, setting in SETTINGS[kind].items()}
+    expect_usual(f"transformers' {kind}", options.keys() - settings_by_option.keys())
     settings = {}
     for option, value in options.items():
-        name, values = named[option]
-        if values is not None:
-            value = next(of_setting for of_setting, of_option in values.items() if of_option == value)
+        name, option_values = settings_by_option[option]
+        if option_values is not None:
+            # The table is from the setting's values to the option's.
+            value = next(setting for setting, as_option in option_values.items() if as_option == value)
         settings[name] = value
     return settings
 

@@ -101,12 +101,7 @@ def _build_by(library: str, construct: Construct) -> Build:
 def variables_of(
     construct: Construct, variant: str, classes: int, size: KnownSize
 ) -> Mapping[str, tuple[int, ...]]:
-    """Return the shapes of a network's variables by name, in the order in which its code makes them.
-
-
-    Raises:
-        As `construct`.
-    """
+    """Return the shapes of a network's variables by name, in the order in which its code makes them."""
     return _frozen_network(construct, variant, classes, size)[1].variables
 
 
@@ -161,7 +156,8 @@ def _freeze(graph: Any) -> Any:
         if node.op == "VariableV2":
             dtype, shape = node.attr["dtype"].type, node.attr["shape"].shape
             constant = type(node)(name=node.name, op="Const")
-            constant.attr["dtype"].type = constant.attr["value"].tensor.dtype = dtype
+            constant.attr["dtype"].type = dtype
+            constant.attr["value"].tensor.dtype = dtype
             constant.attr["value"].tensor.tensor_shape.CopyFrom(shape)
             node.CopyFrom(constant)
     return frozen
@@ -176,8 +172,9 @@ _NORM_OPS = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 
 
 def layer_ops(graph: Any, variables: Mapping[str, Any]) -> dict[str, str]:
-    """Return the op that gives each layer's output, by the scope of its variables; for a layer with biases,
-    the op that adds them. It is found by its inputs, not by name.
+    """Return the name of the op that gives each layer's output, by the scope of the layer's variables: that
+    of `conv1/weights` is a Conv2D, or with `conv1/biases` the op that adds these. It is found by what it
+    reads, not by name.
     """
     readers: dict[str, list[Any]] = {}
     for node in graph.node:
@@ -188,7 +185,8 @@ def layer_ops(graph: Any, variables: Mapping[str, Any]) -> dict[str, str]:
     for variable in sorted(variables, key=lambda name: name.endswith("/biases")):
         layer, _, role = variable.rpartition("/")
         kinds = _OPS_OF_ROLES.get(role, _NORM_OPS)
-        for read in readers.get(f"{variable}/read", []):
-            if read.op in kinds:
-                ops[layer] = read.name
+        # TensorFlow 1 reads a variable by an op of its own.
+        for reader in readers.get(f"{variable}/read", []):
+            if reader.op in kinds:
+                ops[layer] = reader.name
     return ops

@@ -44,16 +44,20 @@ def construct(variant: str, images: Any, classes: int) -> SlimNetwork:
 
 
 def _mobilenet_v1(images: Any, classes: int, arguments: Mapping[str, Any]) -> Any:
-    """Return the logits and the end points of MobileNet v1, whose pool has another name for large images."""
+    """Return the logits and the end points (values by the code's names) of MobileNet v1. Its pool has
+    another name for large images; here it is `global_pool` at every size.
+    """
     slim, code = import_slim(), import_mobilenet_v1()
     with slim.arg_scope(code.mobilenet_v1_arg_scope(is_training=False)):
         large = max(images.shape.as_list()[1:3]) > _MOST_POOLED
         logits, points = code.mobilenet_v1(images, classes, is_training=False, global_pool=large, **arguments)
-    # The pool of the last map to one cell has the same name at every size.
-    return logits, points if large else points | {"global_pool": points["AvgPool_1a"]}
+    if not large:
+        points = points | {"global_pool": points["AvgPool_1a"]}
+    return logits, points
 
 
 def _mobilenet_v2(images: Any, classes: int, arguments: Mapping[str, Any]) -> Any:
+    """Return the logits and the end points (values by the code's names) of MobileNet v2."""
     slim, code = import_slim(), import_mobilenet_v2()
     with slim.arg_scope(code.training_scope(is_training=False)):
         return code.mobilenet(images, classes, **arguments)
@@ -78,6 +82,9 @@ def _inception_v3(images: Any, classes: int, arguments: Mapping[str, Any]) -> An
 
 
 def _resnet(version: str, images: Any, classes: int, arguments: Mapping[str, Any]) -> Any:
+    """Return the logits and the end points (values by the code's names) of a ResNet of a version, such as
+    `resnet_v2`, and of the layers that `arguments` state.
+    """
     slim = import_slim()
     code = import_net(version)
     with slim.arg_scope(code.resnet_arg_scope()):
