@@ -293,7 +293,7 @@ def with_short_decimals(graph: Graph) -> Graph:
 
     def shortest(op: Op) -> Op:
         """Return an op with the shortest decimals of those numbers from 0 to 1 that float32 has."""
-        attributes = {each.name: getattr(op, each.name) for each in fields(op)}
+        attributes = {attribute.name: getattr(op, attribute.name) for attribute in fields(op)}
         small = {
             name: value for name, value in attributes.items() if isinstance(value, float) and 0 < value < 1
         }
@@ -307,7 +307,7 @@ def with_short_decimals(graph: Graph) -> Graph:
     return replace(graph, nodes=tuple(replace(node, op=shortest(node.op)) for node in graph.nodes))
 
 
-def same_function(one: Graph, other: Graph) -> bool:
+def same_function(graph_a: Graph, graph_b: Graph) -> bool:
     """Return whether two graphs have the same nodes, in any order, and pads that give the same values at
     every size.
     """
@@ -316,9 +316,9 @@ def same_function(one: Graph, other: Graph) -> bool:
         return {node.path: (_unpadded(node.op), node.inputs) for node in graph.nodes}
 
     return (
-        nodes(one) == nodes(other)
-        and one.outputs == other.outputs
-        and not any(site_differences(one, other, ANY))
+        nodes(graph_a) == nodes(graph_b)
+        and graph_a.outputs == graph_b.outputs
+        and not any(site_differences(graph_a, graph_b, ANY))
     )
 
 

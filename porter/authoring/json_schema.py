@@ -84,7 +84,7 @@ def _object_schema(properties: Mapping[str, Schema], **more: Any) -> Schema:
 
 def _section_schema(kind: type[Any]) -> Schema:
     """Make the schema of a section: as pydantic reads it, with what its keys hold."""
-    read = TypeAdapter(kind).json_schema()
+    pydantic_schema = TypeAdapter(kind).json_schema()
     declared = getattr(kind, "model_fields", {})
     held_by_key = {
         key: metadata.schema
@@ -94,9 +94,9 @@ def _section_schema(kind: type[Any]) -> Schema:
     }
     properties = {
         key: {"description": KEYS[key], **held_by_key.get(key, _without_titles(value))}
-        for key, value in read["properties"].items()
+        for key, value in pydantic_schema["properties"].items()
     }
-    required = {"required": read["required"]} if "required" in read else {}
+    required = {"required": pydantic_schema["required"]} if "required" in pydantic_schema else {}
     return _object_schema(properties, description=_first_paragraph(kind), **required)
 
 
@@ -198,11 +198,11 @@ def _operation_schema(name: str) -> Schema:
     """Return the schema of a step with this operation, such as `{conv: PATH, filters: ...}`: its path, its
     attributes, and the keys that all steps have.
     """
-    known = ATTRIBUTES[name]
-    attributes = {key: _attribute_schema(attribute) for key, attribute in known.items()}
-    needed = [key for key, attribute in known.items() if attribute.default is REQUIRED]
+    operation_attributes = ATTRIBUTES[name]
+    attributes = {key: _attribute_schema(attribute) for key, attribute in operation_attributes.items()}
+    needed = [key for key, attribute in operation_attributes.items() if attribute.default is REQUIRED]
     # `first` and `last` of a repeated step have the step's own attributes.
-    references = {key: {"$ref": f"#/$defs/step_{name}/properties/{key}"} for key in known}
+    references = {key: {"$ref": f"#/$defs/step_{name}/properties/{key}"} for key in operation_attributes}
     ends = {end: {"description": KEYS[end], **_object_schema(references)} for end in ("first", "last")}
     properties = {name: reference_to("path"), **attributes, **_COMMON, **ends}
     if name == "concat":

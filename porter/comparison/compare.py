@@ -213,9 +213,9 @@ class _Comparing:
         for place in sorted((0, 1), key=lambda place: self.sides[place].needs_size):
             side = self.sides[place]
             if side.needs_size and size is None:
-                usual = _USUAL if self.size == ANY else None
+                usual_size = _USUAL if self.size == ANY else None
                 sizes_of_opened = (model.sizes.built for model in opened if model is not None)
-                size = next(sizes_of_opened, usual)
+                size = next(sizes_of_opened, usual_size)
             if side.needs_size and size is None:
                 raise UsageError(
                     f"{side.name} does not say the size of its input",
@@ -380,9 +380,10 @@ def _stated(opened_a: Opened, opened_b: Opened) -> Iterator[FoundDifference]:
     is_port = "port" in (opened_a.file.format, opened_b.file.format)
     same_classes = opened_a.facts.classes == opened_b.facts.classes
     if rows[0] != rows[1] and same_classes and not is_port:
-        more = "A" if rows[0] > rows[1] else "B"
+        longer = "A" if rows[0] > rows[1] else "B"
         text = (
-            f"A has {rows[0]} rows, B {rows[1]}: the first of {more} is a background class, which is left out"
+            f"A has {rows[0]} rows, B {rows[1]}: the first of {longer} is a background class, which is left "
+            "out"
         )
         yield FoundDifference("labels", None, None, text)
     names = [model.facts.class_names for model in (opened_a, opened_b)]

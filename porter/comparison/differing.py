@@ -263,11 +263,11 @@ class Differences:
         if site_a.window != site_b.window:
             return
         form = self.pairing.form_a
-        read = unit_a.nodes[0].source
-        _, rows, columns = form.shapes[read]
+        input_path = unit_a.nodes[0].source
+        _, rows, columns = form.shapes[input_path]
         size: Size = (None, None) if None in self.size else (rows, columns)
         # Where no value is negative, pads of 0 are pads of -inf for a max pool.
-        nonnegative = read in nonnegative_paths(form.graph)
+        nonnegative = input_path in nonnegative_paths(form.graph)
         if site_a != site_b and not same_function(site_a, site_b.convention, size, nonnegative):
             pads = [_pads(site, (rows or 1, columns or 1)) for site in sites]
             if pads[0] == pads[1]:
@@ -470,13 +470,13 @@ class Differences:
         """
         if unit_a.kind not in ("conv", "dense"):
             return
-        for side, (unit, other, form) in enumerate(
+        for side, (unit, other_unit, form) in enumerate(
             ((unit_a, unit_b, self.pairing.form_a), (unit_b, unit_a, self.pairing.form_b))
         ):
             norms = [node for node in unit.nodes if isinstance(node.op, ops.BatchNorm)]
-            if len(norms) != 1 or any(map(_is_norm, other.nodes)):
+            if len(norms) != 1 or any(map(_is_norm, other_unit.nodes)):
                 continue
-            ratios = _ratios(unit.tensors["kernel"], other.tensors["kernel"])
+            ratios = _ratios(unit.tensors["kernel"], other_unit.tensors["kernel"])
             if ratios is None or not (ratios > 0).all():
                 continue
             node, op = norms[0], norms[0].op
@@ -603,11 +603,15 @@ def _pads(site: Site, size: KnownSize) -> str:
     return f"pads {pads_text(amounts)}".replace(",", ", ") if any(amounts) else "pads nothing"
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _equal(value_a: Any, value_b: Any) -> bool:
     """Return whether two attributes are the same; a file may store a number in float32."""
-    if isinstance(one, float | int) and isinstance(other, float | int) and not isinstance(one, bool):
-        return bool(np.float32(one) == np.float32(other))
-    return bool(one == other)
+    if (
+        isinstance(value_a, float | int)
+        and isinstance(value_b, float | int)
+        and not isinstance(value_a, bool)
+    ):
+        return bool(np.float32(value_a) == np.float32(value_b))
+    return bool(value_a == value_b)
 
 
 def _equal_attributes(op_a: ops.Op, op_b: ops.Op) -> bool:
@@ -705,11 +709,11 @@ def _which(order: NDArray[np.int64]) -> str:
     return f" (B's {example} is A's {order[example]})"
 
 
-def _factor(one: Any, other: Any) -> float | None:
+def _factor(array_a: Any, array_b: Any) -> float | None:
     """Return the number by which the first array is multiplied to be the second, as 2.0 for `[1, 2]` and
     `[2, 4]`; None where there is no such number.
     """
-    numbers_a, numbers_b = np.asarray(one, np.float64).ravel(), np.asarray(other, np.float64).ravel()
+    numbers_a, numbers_b = np.asarray(array_a, np.float64).ravel(), np.asarray(array_b, np.float64).ravel()
     if numbers_a.shape != numbers_b.shape or numbers_a.size < 2 or not numbers_a.any() or not numbers_b.any():
         return None
     # the best factor by least squares
@@ -719,11 +723,11 @@ def _factor(one: Any, other: Any) -> float | None:
     )
 
 
-def _ratios(one: Any, other: Any) -> Numbers | None:
+def _ratios(kernel_a: Any, kernel_b: Any) -> Numbers | None:
     """Return for each filter the number by which the first kernel's is multiplied to be the second's; None
     where some filter is no multiple of the other.
     """
-    filters_a, filters_b = one.reshape(len(one), -1), other.reshape(len(other), -1)
+    filters_a, filters_b = kernel_a.reshape(len(kernel_a), -1), kernel_b.reshape(len(kernel_b), -1)
     squares = np.square(filters_a).sum(axis=1)
     if filters_a.shape != filters_b.shape or filters_a.shape[1] < 2 or not squares.all():
         return None
@@ -734,18 +738,18 @@ def _ratios(one: Any, other: Any) -> Numbers | None:
     return ratios if are_multiples.all() else None
 
 
-def _rounded_as(one: Any, other: Any) -> str | None:
+def _rounded_as(array_a: Any, array_b: Any) -> str | None:
     """Return the half type, float16 or bfloat16, to which the first array has to be rounded to be the
     second; None if it is neither.
     """
     with np.errstate(over="ignore"):
-        half = np.asarray(one, np.float64).astype(np.float16).astype(np.float64)
-    bits = np.asarray(one, np.float32).view(np.uint32)
+        half = np.asarray(array_a, np.float64).astype(np.float16).astype(np.float64)
+    bits = np.asarray(array_a, np.float32).view(np.uint32)
     # round to even at bit 16, as bfloat16 is the upper half of float32
     brain = ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
-    if np.array_equal(half, other):
+    if np.array_equal(half, array_b):
         return "float16"
-    return "bfloat16" if np.array_equal(brain, other) else None
+    return "bfloat16" if np.array_equal(brain, array_b) else None
 
 
 def _some_rows(unit_a: Unit, unit_b: Unit) -> str | None:

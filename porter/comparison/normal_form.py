@@ -102,38 +102,38 @@ def normal_form(
     Raises:
         MappingError: a norm's variance plus epsilon is not above 0.
     """
-    known = shapes(graph, size)
+    value_shapes = shapes(graph, size)
     units = dict[str, Unit]()
     # by the path of a node that changes nothing, the path of the value that it takes
     passed = dict[str, str]()
     for node in graph.nodes:
-        unit = _unit(node, tuple(passed.get(path, path) for path in node.inputs), tensors, known)
-        if _moves_nothing(node, known):
+        unit = _unit(node, tuple(passed.get(path, path) for path in node.inputs), tensors, value_shapes)
+        if _moves_nothing(node, value_shapes):
             passed[node.path] = unit.inputs[0]
         else:
             units[unit.path] = unit
     outputs = tuple(passed.get(path, path) for path in graph.outputs)
     # Scales are joined twice, because layers that are put together take them too.
     for step in (_with_pads, _as_dense, _products, _with_scales, _together, _with_scales, _before_layers):
-        units = step(units, outputs, known)
+        units = step(units, outputs, value_shapes)
     for step in (_apart, _positions, _sums, _joins):
-        units = step(units, outputs, known)
+        units = step(units, outputs, value_shapes)
     # Units that no output needs are left out.
     order = in_order(outputs, lambda path: units[path].inputs if path in units else ())
     used = {path: units[path] for path in order if path in units}
-    named = {path: replace(unit, names=names or {}) for path, unit in used.items()}
-    return NormalForm(named, outputs, graph, tensors, known, names or {})
+    with_names = {path: replace(unit, names=names or {}) for path, unit in used.items()}
+    return NormalForm(with_names, outputs, graph, tensors, value_shapes, names or {})
 
 
-def _unit(node: Node, inputs: tuple[str, ...], tensors: Tensors, known: Mapping[str, Shape]) -> Unit:
+def _unit(node: Node, inputs: tuple[str, ...], tensors: Tensors, value_shapes: Mapping[str, Shape]) -> Unit:
     """Return a node as a unit, under the kind that several ops have in common: a ReLU6 is a `clip` from 0 to
     6, a batch norm a `scale`. Tensors that a layer may lack are filled in: a bias of 0, a scale of 1.
 
     Args:
         inputs: the units that it reads.
-        known: the shape of each value of one image.
+        value_shapes: the shape of each value of one image.
     """
-    op, shape = node.op, known[node.source]
+    op, shape = node.op, value_shapes[node.source]
     own_tensors = {role: value.astype(np.float64) for role, value in tensors.get(node.holder, {}).items()}
     own_tensors.pop("batches", None)
     kind, channels = op.name, channels_in(shape)
@@ -145,7 +145,7 @@ def _unit(node: Node, inputs: tuple[str, ...], tensors: Tensors, known: Mapping[
     elif isinstance(op, ops.PRelu) and (own_tensors["alpha"] == own_tensors["alpha"][0]).all():
         kind, says, own_tensors = "leaky_relu", {"slope": float(own_tensors["alpha"][0])}, {}
     elif isinstance(op, ops.Rearrange | ops.Flatten | ops.AsMap | ops.ChannelShuffle):
-        kind, says = "move", {"cells": moved(op, shape), "shape": tuple(known[node.path])}
+        kind, says = "move", {"cells": moved(op, shape), "shape": tuple(value_shapes[node.path])}
     elif (renamed := _as_general_kind(op, shape)) is not None:
         kind, says = renamed
     if kind in NORMS:
@@ -169,32 +169,32 @@ def _said(op: ops.Op) -> dict[str, Any]:
     }
 
 
-def _scale_of(node: Node, own: Mapping[str, Numbers], shape: Shape) -> dict[str, Numbers] | None:
+def _scale_of(node: Node, tensors: Mapping[str, Numbers], shape: Shape) -> dict[str, Numbers] | None:
     """Return the tensors of a scale (a number for each channel, times x, plus another one) that an op is;
     None where it is none.
 
     Args:
-        own: the node's tensors by role.
+        tensors: the node's tensors by role.
         shape: of what it reads.
     """
     op = node.op
     match op:
         case ops.BatchNorm():
-            return _of_norm(node, op, own)
+            return _of_norm(node, op, tensors)
         case ops.ChannelScale():
-            return dict(own)
+            return dict(tensors)
         case ops.Affine():
             channels = channels_in(shape)
             return {"gamma": _full(op.scale, channels), "beta": _full(op.offset, channels)}
         # a depthwise convolution of one cell
         case ops.Conv(window=Window(kernel=(1, 1), stride=(1, 1))) if op.groups == op.filters == shape[0]:
             return (
-                {"gamma": own["kernel"].reshape(-1), "beta": own.get("bias", np.zeros(1))}
+                {"gamma": tensors["kernel"].reshape(-1), "beta": tensors.get("bias", np.zeros(1))}
                 if _pads_nothing(op)
                 else None
             )
         case ops.AddArray() | ops.MultiplyArray() if _of_channels(op.sizes, shape):
-            return {"beta" if isinstance(op, ops.AddArray) else "gamma": own["value"].reshape(-1)}
+            return {"beta" if isinstance(op, ops.AddArray) else "gamma": tensors["value"].reshape(-1)}
     return None
 
 
@@ -232,23 +232,23 @@ def _full(values: Iterable[float], channels: int) -> Numbers:
     return np.broadcast_to(np.array(tuple(values), np.float64), (channels,)).copy()
 
 
-def _of_norm(node: Node, op: ops.BatchNorm, own: Mapping[str, Numbers]) -> dict[str, Numbers]:
+def _of_norm(node: Node, op: ops.BatchNorm, tensors: Mapping[str, Numbers]) -> dict[str, Numbers]:
     """Return the gamma and beta of the scale that a batch norm is.
 
     Args:
-        own: the norm's tensors by role.
+        tensors: the norm's tensors by role.
 
     Raises:
         MappingError: a variance plus epsilon is not above 0.
     """
-    spread = own["variance"] + op.epsilon
+    spread = tensors["variance"] + op.epsilon
     if not np.all(spread > 0):
         raise MappingError(
-            f"expected a variance above -{op.epsilon:g}, got {np.min(own['variance']):g}",
+            f"expected a variance above -{op.epsilon:g}, got {np.min(tensors['variance']):g}",
             where=f"{node.path}:variance",
         )
-    gamma = own.get("gamma", np.ones(1)) / np.sqrt(spread)
-    return {"gamma": gamma, "beta": own.get("beta", np.zeros(1)) - own["mean"] * gamma}
+    gamma = tensors.get("gamma", np.ones(1)) / np.sqrt(spread)
+    return {"gamma": gamma, "beta": tensors.get("beta", np.zeros(1)) - tensors["mean"] * gamma}
 
 
 def _of_channels(sizes: tuple[int, ...], shape: Shape) -> bool:
@@ -297,10 +297,10 @@ def moved(op: ops.Op, shape: Shape) -> bytes:
     return cells.astype(np.int32).tobytes()
 
 
-def _moves_nothing(node: Node, known: Mapping[str, Shape]) -> bool:
+def _moves_nothing(node: Node, value_shapes: Mapping[str, Shape]) -> bool:
     """Return whether a node gives the numbers that it takes, in their order along axes of several cells."""
     op = node.op
-    cells = tuple(known[node.source][1:])
+    cells = tuple(value_shapes[node.source][1:])
     if isinstance(op, ops.Identity | ops.Dropout):
         return True
     if isinstance(op, ops.GlobalPool | ops.AdaptivePool):
@@ -308,10 +308,10 @@ def _moves_nothing(node: Node, known: Mapping[str, Shape]) -> bool:
         return cells == pooled
     if not isinstance(op, ops.Rearrange | ops.Flatten | ops.AsMap):
         return False
-    before, after = ([size for size in known[path] if size != 1] for path in (node.source, node.path))
-    count = math.prod(size or 1 for size in known[node.source])
+    before, after = ([size for size in value_shapes[path] if size != 1] for path in (node.source, node.path))
+    count = math.prod(size or 1 for size in value_shapes[node.source])
     in_order_of_input = np.arange(count, dtype=np.int32).tobytes()
-    return before == after and moved(op, known[node.source]) == in_order_of_input
+    return before == after and moved(op, value_shapes[node.source]) == in_order_of_input
 
 
 def _readers(units: _Units, outputs: Iterable[str]) -> Counter[str]:
@@ -335,17 +335,17 @@ def _chains(units: _Units, outputs: Iterable[str], join: Callable[[Unit, Unit], 
     done: _Units = {}
     for path, unit in units.items():
         done[path] = unit
-        first = done.get(unit.inputs[0])
-        if first is None or len(unit.inputs) != 1 or counts[first.path] != 1:
+        layer_before = done.get(unit.inputs[0])
+        if layer_before is None or len(unit.inputs) != 1 or counts[layer_before.path] != 1:
             continue
-        joined = join(first, unit)
+        joined = join(layer_before, unit)
         if joined is not None:
-            del done[first.path]
+            del done[layer_before.path]
             done[path] = joined
     return done
 
 
-def _with_pads(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
+def _with_pads(units: _Units, outputs: tuple[str, ...], value_shapes: Mapping[str, Shape]) -> _Units:
     """Return the units with each pad op as pads of the layer behind it, where that gives the same: a pad of
     zeros before a convolution, or one that fills with what a max pool pads with.
     """
@@ -353,27 +353,28 @@ def _with_pads(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shap
     def padded(unit: Unit) -> Unit:
         """Return a unit with the pads before it as its own, or as it is."""
         pad = units.get(unit.inputs[0])
-        own = unit.says.get("convention")
-        if pad is None or pad.kind != "pad_map" or not isinstance(own, Convention):
+        convention_behind = unit.says.get("convention")
+        if pad is None or pad.kind != "pad_map" or not isinstance(convention_behind, Convention):
             return unit
         fill = pad.says["fill"]
         if unit.kind == "max_pool":
             # One with explicit pads has a fill of its own.
-            takes_fill = own.rule == "valid" or fill == own.fill
+            takes_fill = convention_behind.rule == "valid" or fill == convention_behind.fill
         else:
             takes_fill = unit.kind == "conv" and not fill
-        if own.rule not in ("valid", "explicit") or not takes_fill:
+        if convention_behind.rule not in ("valid", "explicit") or not takes_fill:
             return unit
         top, bottom, left, right = (
-            own_pad + pad_before for own_pad, pad_before in zip(own.pads, pad.says["pads"], strict=True)
+            own_pad + pad_before
+            for own_pad, pad_before in zip(convention_behind.pads, pad.says["pads"], strict=True)
         )
-        convention = replace(own, rule="explicit", pads=(top, bottom, left, right), fill=fill)
+        convention = replace(convention_behind, rule="explicit", pads=(top, bottom, left, right), fill=fill)
         return _joined(pad, unit, says={**unit.says, "convention": convention})
 
     return {path: padded(unit) for path, unit in units.items()}
 
 
-def _as_dense(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
+def _as_dense(units: _Units, outputs: tuple[str, ...], value_shapes: Mapping[str, Shape]) -> _Units:
     """Return the units with each convolution whose only window is the whole map as a dense layer of its
     numbers, and with each dense layer behind a rearrangement (such as a flattening) as one that reads the
     cells before it, its kernel's columns moved instead.
@@ -381,7 +382,7 @@ def _as_dense(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape
 
     def alone(unit: Unit) -> Unit:
         """Return a unit as a dense layer, if it is such a convolution; otherwise as it is."""
-        shape, op = known[unit.nodes[0].source], unit.nodes[-1].op
+        shape, op = value_shapes[unit.nodes[0].source], unit.nodes[-1].op
         is_single_conv = isinstance(op, ops.Conv) and op.groups == 1 and len(unit.nodes) == 1
         if not is_single_conv or not _is_whole(op, shape):
             return unit
@@ -395,7 +396,7 @@ def _as_dense(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape
 
     def join(move: Unit, unit: Unit) -> Unit | None:
         """Return a dense layer that reads the value before a rearrangement; None for other pairs."""
-        if move.kind != "move" or unit.kind != "dense" or len(known[move.path]) != 1:
+        if move.kind != "move" or unit.kind != "dense" or len(value_shapes[move.path]) != 1:
             return None
         cells = np.frombuffer(move.says["cells"], np.int32)
         kernel = np.empty_like(unit.tensors["kernel"])
@@ -406,7 +407,7 @@ def _as_dense(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape
     return _chains({path: alone(unit) for path, unit in units.items()}, outputs, join)
 
 
-def _products(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
+def _products(units: _Units, outputs: tuple[str, ...], value_shapes: Mapping[str, Shape]) -> _Units:
     """Return the units with x times a sigmoid of x as a swish, and times a hard sigmoid as a hard swish."""
     counts = _readers(units, outputs)
     activations = {"sigmoid": "swish", "hard_sigmoid": "hard_swish"}
@@ -433,7 +434,7 @@ def _of_sixths(unit: Unit) -> bool:
     )
 
 
-def _with_scales(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
+def _with_scales(units: _Units, outputs: tuple[str, ...], value_shapes: Mapping[str, Shape]) -> _Units:
     """Return the units with each scale that is the only reader of a layer, a norm or another scale in the
     tensors of that one: gamma times the kernel, and gamma times the bias, plus beta. An RMS norm has no
     place for beta.
@@ -467,7 +468,7 @@ def _scaled(layer: Unit, array: Numbers, gamma: Numbers) -> Numbers:
     return parts.reshape(array.shape)
 
 
-def _before_layers(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
+def _before_layers(units: _Units, outputs: tuple[str, ...], value_shapes: Mapping[str, Shape]) -> _Units:
     """Return the units with each scale that only a convolution or a dense layer reads in that one's kernel;
     what the scale adds goes into the bias, if the layer pads nothing. Another order of channels goes into the
     kernel, too.
@@ -505,14 +506,14 @@ def _before_layers(units: _Units, outputs: tuple[str, ...], known: Mapping[str, 
     return _chains(units, outputs, join)
 
 
-def _apart(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
+def _apart(units: _Units, outputs: tuple[str, ...], value_shapes: Mapping[str, Shape]) -> _Units:
     """Return the units with one layer taken apart where its channels are used apart: the queries, keys and
     values that one dense layer gives to an attention as three layers, and each part of a layer's channels
     that a slice takes as a layer of its own.
 
     Args:
         outputs: of the graph, which read their values too.
-        known: the shape of each value of one image.
+        value_shapes: the shape of each value of one image.
     """
     counts = _readers(units, outputs)
     done: _Units = {}
@@ -530,7 +531,7 @@ def _apart(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) 
             done.pop(layer.path, None)
             done |= {part.path: part for part in parts}
             done[path] = replace(unit, inputs=tuple(part.path for part in parts))
-        elif (rows := _cut(unit, known[unit.nodes[0].source])) is not None:
+        elif (rows := _cut(unit, value_shapes[unit.nodes[0].source])) is not None:
             done[path] = replace(_part(layer, rows, unit.path), rows=None, nodes=(*layer.nodes, *unit.nodes))
         else:
             done[path] = unit
@@ -573,7 +574,7 @@ def _turned(order: Unit, layer: Unit) -> Unit | None:
     return _joined(order, layer, tensors={**layer.tensors, "kernel": turned})
 
 
-def _together(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
+def _together(units: _Units, outputs: tuple[str, ...], value_shapes: Mapping[str, Shape]) -> _Units:
     """Return the units with layers that read one value, and whose channels a concat joins, as one layer with
     all their filters.
     """
@@ -597,23 +598,23 @@ def _whole(parts: Sequence[Unit]) -> Unit | None:
     """Return the layer that has the filters of several layers, one after another; None where they do not
     read one value, or differ in more than their number of filters.
     """
-    first = parts[0] if parts else None
-    if first is None or first.kind not in ("dense", "conv") or first.says.get("groups", 1) != 1:
+    pattern = parts[0] if parts else None
+    if pattern is None or pattern.kind not in ("dense", "conv") or pattern.says.get("groups", 1) != 1:
         return None
-    count = next(name for name in ("units", "filters") if name in first.says)
+    count = next(name for name in ("units", "filters") if name in pattern.says)
     alike = all(
         (part.kind, part.inputs, {**part.says, count: 0})
-        == (first.kind, first.inputs, {**first.says, count: 0})
+        == (pattern.kind, pattern.inputs, {**pattern.says, count: 0})
         for part in parts
     )
     if not alike:
         return None
-    tensors = {role: np.concatenate([part.tensors[role] for part in parts]) for role in first.tensors}
+    tensors = {role: np.concatenate([part.tensors[role] for part in parts]) for role in pattern.tensors}
     nodes = tuple(node for part in parts for node in part.nodes)
-    return replace(first, says={**first.says, count: len(tensors["bias"])}, tensors=tensors, nodes=nodes)
+    return replace(pattern, says={**pattern.says, count: len(tensors["bias"])}, tensors=tensors, nodes=nodes)
 
 
-def _positions(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
+def _positions(units: _Units, outputs: tuple[str, ...], value_shapes: Mapping[str, Shape]) -> _Units:
     """Return the units with trained positions that are added to tokens as part of the `tokens` before them:
     a class token with zeros in place of the others, and numbers added to all, are one array that is added.
     """
@@ -639,7 +640,7 @@ def _positions(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shap
     return _chains(units, outputs, join)
 
 
-def _sums(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
+def _sums(units: _Units, outputs: tuple[str, ...], value_shapes: Mapping[str, Shape]) -> _Units:
     """Return the units with sums of sums as one sum: `(a + b) + c` reads a, b and c. The same for products,
     maxima and minima.
     """
@@ -660,7 +661,7 @@ def _sums(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -
     return done
 
 
-def _joins(units: _Units, outputs: tuple[str, ...], known: Mapping[str, Shape]) -> _Units:
+def _joins(units: _Units, outputs: tuple[str, ...], value_shapes: Mapping[str, Shape]) -> _Units:
     """Return the units with concats of concats along the same axis as one concat of all that they join,
     whoever else reads the inner ones.
     """

@@ -118,7 +118,7 @@ def proved(opened: Opened, size: Size, port: StoredPort | None = None) -> SidePr
     return SideProof(proof.proves, f"{proof.outcome} in float64, {worst}")
 
 
-def side_of(given: str | PathLike[str] | Model, example: ExampleInputs | None, where: str) -> Side:
+def side_of(model: str | PathLike[str] | Model, example: ExampleInputs | None, where: str) -> Side:
     """Return what a user gives to be compared, as one side: a path, code as `FILE.py:CALLABLE`, which is run,
     or a model.
 
@@ -129,7 +129,7 @@ def side_of(given: str | PathLike[str] | Model, example: ExampleInputs | None, w
     Raises:
         UsageError: it is none of these, there is no such file, or the code raises an exception.
     """
-    subject = expect_subject(given, "a file, a port or FILE.py:CALLABLE", where)
+    subject = expect_subject(model, "a file, a port or FILE.py:CALLABLE", where)
     if not isinstance(subject, str | PathLike):
         return Side(type(subject).__name__, InMemory(subject, example))
     text = fspath(subject)
@@ -140,7 +140,7 @@ def side_of(given: str | PathLike[str] | Model, example: ExampleInputs | None, w
         return Side(text, InMemory(model_of_code(Path(code["file"]), code["name"]), example))
     path = Path(text)
     if repository_of(path) is None and not is_there(path):
-        next_step = hint(path.name, [each.name for each in path.parent.glob("*")])
+        next_step = hint(path.name, [sibling.name for sibling in path.parent.glob("*")])
         raise UsageError("there is no such file", where=text, next=next_step)
     if path.suffix == ".py":
         raise UsageError(

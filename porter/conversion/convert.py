@@ -273,18 +273,18 @@ def _versions(framework: Destination, format: str) -> dict[str, str]:
 
 
 def _check(
-    port: StoredPort, opened: Opened, given: ReferenceName | None, required: bool, size: Size
+    port: StoredPort, opened: Opened, user_reference: ReferenceName | None, required: bool, size: Size
 ) -> tuple[Verdict | None, dict[str, Any], tuple[str, ...]]:
     """Compare a port with its source; return the verdict (None if nothing to compare with runs here), what
     port.json has of it, and warnings.
 
     Args:
-        given: the user's own reference, if there is one.
+        user_reference: the user's own reference, if there is one.
         required: the user asks for the comparison.
 
     Raises:
         NotInstalled, CannotRun: nothing that the port can be compared with runs here, and the comparison is
-            `required`, or a reference is `given`.
+            `required`, or a reference is `user_reference`.
         Contradiction: what porter reads of the source differs from itself.
         CheckFailed: the port is not the source's function, or nothing shows that it is.
     """
@@ -292,9 +292,9 @@ def _check(
     from porter.verification.reverify import check_against
 
     try:
-        verdict, warnings = check_against(Check(port), opened, given, size)
+        verdict, warnings = check_against(Check(port), opened, user_reference, size)
     except (NotInstalled, CannotRun) as error:
-        if required or given is not None:
+        if required or user_reference is not None:
             raise
         Check(port).expect_runs()
         return None, {"check": f"skipped: {error}"}, (str(error),)
@@ -303,8 +303,8 @@ def _check(
         failure = CheckFailed if verdict.disagreement is None else Contradiction
         raise failure(verdict.failure(), where=port.record.name, next=f"no port was written; {advice}")
     outcome = ROUNDED if port.record.quantize else verdict.check
-    reference = verdict.given.file if verdict.given else None
-    return verdict, {"check": outcome, "parity": verdict.record(), "reference": reference}, warnings
+    reference_file = verdict.given.file if verdict.given else None
+    return verdict, {"check": outcome, "parity": verdict.record(), "reference": reference_file}, warnings
 
 
 def _record_warnings(

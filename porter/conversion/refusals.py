@@ -44,8 +44,8 @@ def under_own_names(
         lambda path: graph.by_path[path].inputs,
         [node.path for node in refused],
     )
-    read = [path for node in refused for path in node.inputs]
-    possible_ends = [path for path in (*read, *graph.outputs) if path not in behind and path in taps]
+    inputs = [path for node in refused for path in node.inputs]
+    possible_ends = [path for path in (*inputs, *graph.outputs) if path not in behind and path in taps]
     able = [name for name in _MOST_ABLE if _says_all(name, graph, size)]
     next = f"{' and '.join(able)} can say all of it: {TO(able[-1])}" if able else "no destination can"
     if possible_ends:

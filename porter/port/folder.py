@@ -504,8 +504,8 @@ def read_port(folder: Path, *, held: bool = True) -> StoredPort:
     plan = make_plan(graph, record.input.size or ANY, destination.CAPABILITIES)
     # A class of keras.applications takes only the size that it was built for, even if its pads are right at
     # every size.
-    only, usual = record.input.size, record.input.native_size
-    plan = replace(plan, only_size=only, usual_size=usual, notes=notes_on(record.left_out))
+    only_size, native_size = record.input.size, record.input.native_size
+    plan = replace(plan, only_size=only_size, usual_size=native_size, notes=notes_on(record.left_out))
     return StoredPort(folder, record, graph, plan, destination)
 
 

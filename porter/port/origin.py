@@ -45,5 +45,5 @@ class Origin(Strict):
         if self.by == "graph":
             return self.says
         name = None if self.variant is None else f"{self.variant} from {self.zoo}"
-        what = self.says if name in (None, self.says) else f"{self.says}, which is {name}"
-        return f"{what} ({BY[self.by]})"
+        statement = self.says if name in (None, self.says) else f"{self.says}, which is {name}"
+        return f"{statement} ({BY[self.by]})"

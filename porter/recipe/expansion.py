@@ -126,10 +126,10 @@ def expect_head(recipe: Recipe, graph: Graph) -> None:
     Raises:
         RecipeError: it ends in another op.
     """
-    last = head_of(graph)
-    if not isinstance(last.op, Dense | Conv):
+    head = head_of(graph)
+    if not isinstance(head.op, Dense | Conv):
         raise RecipeError(
-            f"the graph ends in '{last.path}' ({last.op_name}), expected a dense layer, or a global pool "
+            f"the graph ends in '{head.path}' ({head.op_name}), expected a dense layer, or a global pool "
             "of a 1x1 convolution",
             where=recipe.source.where(("graph", len(recipe.graph) - 1)),
             next="end it in {dense: head/logits, units: =classes}; a file that has no such layer is "
@@ -219,8 +219,8 @@ def _expect_sites(member: Member, graph: Graph, steps: Mapping[str, Location]) -
     recipe, zoo = member.recipe, member.zoo.of(member.variant)
     without_site = _rules_without_site((*zoo.padding_as_trained, *zoo.padding), graph)
     if without_site:
-        for other in graphs_of_other_variants(member):
-            without_site = _rules_without_site(without_site, other)
+        for other_graph in graphs_of_other_variants(member):
+            without_site = _rules_without_site(without_site, other_graph)
             if not without_site:
                 break
     faults = Faults()
@@ -236,7 +236,7 @@ def _expect_sites(member: Member, graph: Graph, steps: Mapping[str, Location]) -
                 f"'{rule.pattern}' matches no padding site",
                 rule.pattern,
                 sites,
-                [other.pattern for other in zoo.padding],
+                [other_graph.pattern for other_graph in zoo.padding],
             )
     faults.expect_none()
 

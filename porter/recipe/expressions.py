@@ -265,9 +265,9 @@ def _compile_arithmetic(node: ast.BinOp) -> Compute:
     right = _compile_tree(node.right)
 
     def compute(variables: Variables) -> Value:
-        first, second = _number(left(variables)), _number(right(variables))
+        left_number, right_number = _number(left(variables)), _number(right(variables))
         try:
-            return _expect_bounded(operate(first, second))
+            return _expect_bounded(operate(left_number, right_number))
         except ZeroDivisionError:
             advice = "write a case for it: =a / b if b > 0 else 0"
             raise RecipeError(f"'{ast.unparse(node)}' divides by zero", next=advice) from None
@@ -296,12 +296,14 @@ def _compile_comparison(node: ast.Compare) -> Compute:
     """Return the function that computes a chain of comparisons, such as `0 < s <= 3`: True if each
     neighbouring pair holds. `<` and its like compare numbers, `==` and `!=` any values.
     """
-    first = _compile_tree(node.left)
-    others = [(type(op), _compile_tree(part)) for op, part in zip(node.ops, node.comparators, strict=True)]
+    first_value = _compile_tree(node.left)
+    comparisons = [
+        (type(op), _compile_tree(part)) for op, part in zip(node.ops, node.comparators, strict=True)
+    ]
 
     def compute(variables: Variables) -> bool:
-        left = first(variables)
-        for op, part in others:
+        left = first_value(variables)
+        for op, part in comparisons:
             right = part(variables)
             is_order = op in _ORDER
             holds = _ORDER[op](_number(left), _number(right)) if is_order else _EQUALITY[op](left, right)

@@ -39,8 +39,8 @@ def recipe_folders(given: Path | None = None) -> tuple[Path, ...]:
         PluginError: a plug-in has no such folder.
     """
     variable = os.environ.get(VARIABLE)
-    named = Path(variable) if variable else None
-    for folder, setting in ((given, str(RECIPES)), (named, VARIABLE)):
+    folder_of_variable = Path(variable) if variable else None
+    for folder, setting in ((given, str(RECIPES)), (folder_of_variable, VARIABLE)):
         if folder is not None and not any(folder.glob("*.yaml")):
             raise UsageError(
                 "there are no recipes (*.yaml) here",
@@ -50,7 +50,7 @@ def recipe_folders(given: Path | None = None) -> tuple[Path, ...]:
     folders: dict[Path, Path] = {}
     for folder in (
         given,
-        named,
+        folder_of_variable,
         _users_folder(),
         WORKING_FOLDER,
         *map(_added_folder, plugins("recipes")),
@@ -139,12 +139,14 @@ def replaced_recipe(recipe: Recipe) -> Path | None:
     """Return the file of porter's own recipe that the user's recipe replaces, because it has the same
     architecture; None if it replaces none.
     """
-    own = recipes_folder()
+    own_folder = recipes_folder()
     mark = recipe.source.mark(("architecture",))
-    if mark is None or mark.path.parent.resolve() == own.resolve():
+    if mark is None or mark.path.parent.resolve() == own_folder.resolve():
         return None
     shipped = (
-        each.path for each in _declared_in_folder(own, False) if each.architecture == recipe.architecture
+        shipped_recipe.path
+        for shipped_recipe in _declared_in_folder(own_folder, False)
+        if shipped_recipe.architecture == recipe.architecture
     )
     return next(shipped, None)
 
@@ -165,7 +167,9 @@ def error_of_taken_name(path: Path) -> RecipeError | None:
     if _is_copy_of_shipped(path, own_folder):
         return None
     recipe = declared(path)
-    beside = [other for other in _declared_in_folder(path.parent, False) if other.path.name != path.name]
+    beside = [
+        neighbour for neighbour in _declared_in_folder(path.parent, False) if neighbour.path.name != path.name
+    ]
     next = "the recipe stands in its place; with another name both are found"
     recipe = _expect_own_names(recipe, _declared_in_folder(own_folder, False), "porter's own ", next)
     return _expect_own_names(recipe, beside, "", _RENAME_ONE).fault
@@ -206,7 +210,7 @@ def _with_base(
             return recipe.extending(base)
     advice = hint(recipe.architecture, (base.architecture for base in later))
     message = f"there is no architecture '{recipe.architecture}' to extend"
-    files = {other.path.stem: other for other in beside if other.extends is not None}
+    files = {neighbour.path.stem: neighbour for neighbour in beside if neighbour.extends is not None}
     # what extends what by names of files, up to a name that comes again
     chain = [recipe.path.stem]
     while chain[-1] in files and chain[-1] not in chain[:-1]:
@@ -251,7 +255,7 @@ def _expect_own_names(recipe: Declared, others: Sequence[Declared], whose: str, 
         whose: says in the message whose recipe that is, such as "porter's own ".
         next: the advice of the fault.
     """
-    owners = {name: other for other in others for name in other.own}
+    owners = {name: owner for owner in others for name in owner.own}
     for name, mark in recipe.own.items():
         if name in owners and recipe.fault is None:
             fault = RecipeError(f"'{name}' is in {whose}{owners[name].path.name} too", where=mark, next=next)
@@ -292,10 +296,11 @@ def _advice_if_replaced(name: str, recipes: Sequence[Declared]) -> str | None:
     """
     for shipped in _declared_in_folder(recipes_folder(), False):
         if name in shipped.names:
-            other = next(each for each in recipes if each.architecture == shipped.architecture)
+            replacing = next(recipe for recipe in recipes if recipe.architecture == shipped.architecture)
             return (
-                f"{other.path} stands in place of porter's own {shipped.path.name}, which has it: in place "
-                f"of a graph write 'extends: {shipped.architecture}' there, or give it another architecture"
+                f"{replacing.path} stands in place of porter's own {shipped.path.name}, which has it: in "
+                f"place of a graph write 'extends: {shipped.architecture}' there, or give it another "
+                "architecture"
             )
     return None
 
@@ -400,17 +405,19 @@ def convert_command(
     weights: Path,
     recipes: Path | None,
     mapped: Sequence[str] = (),
-    said: Callable[..., str] = CONVERT.advise,
+    write_command: Callable[..., str] = CONVERT.advise,
 ) -> str:
     """Return the command that ports a file as a variant of a zoo.
 
     Args:
         recipes: a folder of recipes, which the command names if only it has the variant's recipe.
         mapped: what the command says with `--map`.
-        said: writes the command; CONVERT.line if it is printed to be typed.
+        write_command: writes the command; CONVERT.line if it is printed to be typed.
     """
-    named, zoo = folder_to_name(member.recipe, recipes), member.zoo.name
-    return said(subject=member.variant, source=zoo, to=to, weights=weights, mapped=mapped, recipes=named)
+    folder, zoo = folder_to_name(member.recipe, recipes), member.zoo.name
+    return write_command(
+        subject=member.variant, source=zoo, to=to, weights=weights, mapped=mapped, recipes=folder
+    )
 
 
 def folder_to_name(recipe: Recipe, given: Path | None) -> str | None:

@@ -85,12 +85,12 @@ def beginnings_of(
     """
     digests = dict(inputs)
     for name, op, input_names in nodes:
-        before = [digests[input_name] for input_name in input_names if input_name in digests]
-        all_have_digests = bool(input_names) and len(before) == len(input_names)
+        digests_before = [digests[input_name] for input_name in input_names if input_name in digests]
+        all_have_digests = bool(input_names) and len(digests_before) == len(input_names)
         if not all_have_digests or isinstance(op, Dense | ops.ConcatChannels):
             continue
         if isinstance(op, _PASSED_OVER):
-            digests[name] = before[0]
+            digests[name] = digests_before[0]
             continue
         match op:
             case Conv():
@@ -101,7 +101,7 @@ def beginnings_of(
                 kind = "relu"
             case _:
                 kind = type(op).__name__
-        digests_of_inputs = sorted(before) if isinstance(op, Merge) else before
+        digests_of_inputs = sorted(digests_before) if isinstance(op, Merge) else digests_before
         digests[name] = f"{crc32(f'{kind} {digests_of_inputs}'.encode()):08x}"
     return digests
 
@@ -173,7 +173,7 @@ def _nodes_without_beginnings(graph: Graph) -> dict[str, int]:
     inputs_of = {node.path: node.inputs for node in graph.nodes}
 
     def count_nodes_without(digest: str) -> int:
-        nodes_with_digest = (path for path, each in digests.items() if each == digest)
+        nodes_with_digest = (path for path, node_digest in digests.items() if node_digest == digest)
         return len(graph.nodes) - len(downstream(inputs_of, inputs_of.__getitem__, nodes_with_digest))
 
     return {digest: count_nodes_without(digest) for digest in chosen}
@@ -200,7 +200,7 @@ def layers_by_name(graph: Graph, tables: Iterable[NodeNames]) -> Counter[str]:
     """
     names = [{path: without_numbers(layer.name) for path, layer in table.items()} for table in tables]
     weighted = (node.path for node in graph.nodes if isinstance(node.op, Conv | Dense))
-    return Counter("|".join(sorted({each[path] for each in names})) for path in weighted)
+    return Counter("|".join(sorted({table_names[path] for table_names in names})) for path in weighted)
 
 
 class Recorded(NamedTuple):

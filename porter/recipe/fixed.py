@@ -73,7 +73,9 @@ def sines_2d(shape: tuple[int, ...]) -> Array:
     rows, columns = np.divmod(np.arange(cells), isqrt(cells))
     powers = 10_000.0 ** -(np.arange(quarter) / (quarter - 1))
     angles = (np.outer(columns, powers), np.outer(rows, powers))
-    return np.concatenate([wave(each) for each in angles for wave in (np.sin, np.cos)], axis=1)
+    return np.concatenate(
+        [wave(angles_of_axis) for angles_of_axis in angles for wave in (np.sin, np.cos)], axis=1
+    )
 
 
 def _is_square_of_cells(shape: tuple[int, ...]) -> bool:

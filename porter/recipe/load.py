@@ -216,14 +216,14 @@ def _assemble_with_base(source: RecipeSource, base: Recipe) -> RecipeSource:
     """
     parse_section(Extension, source, (), source.data)
     parts = [SourcePart((), base.source, ())]
-    for key, known in (
+    for key, names_of_base in (
         ("variants", base.variants),
         ("options", base.options),
         ("constants", base.constants),
         (ZOOS, base.zoos),
     ):
         for name in source.data.get(key, {}):
-            if name in known:
+            if name in names_of_base:
                 where = source.where((key, name), key=True)
                 raise RecipeError(
                     f"'{name}' is in {base.path.name} too", where=where, next="give it another name"

@@ -68,8 +68,8 @@ def _error_of_key(where: str, key: str, details: Sequence[Mapping[str, Any]]) ->
     """Return the error for all that pydantic says of one key: that it is missing, or what its value must be,
     joined by `or` where it tried several types.
     """
-    first = details[0]
-    if first["type"] in ("missing", "missing_argument"):
+    first_detail = details[0]
+    if first_detail["type"] in ("missing", "missing_argument"):
         name = key.rpartition(".")[2]
         return RecipeError(f"the key '{name}' is missing", where=where, next=f"add {name}: ...")
     # `ctx` has the numbers of a limit, such as {"ge": 1}.
@@ -79,11 +79,11 @@ def _error_of_key(where: str, key: str, details: Sequence[Mapping[str, Any]]) ->
     ]
     expected = " or ".join(dict.fromkeys(alternatives))
     # A closed list of words stands in quotes in the message.
-    words = re.findall("'([^']*)'", expected) if first["type"] == "literal_error" else []
-    advice = hint(str(first["input"]), words) if words else _ADVICE.get(first["type"])
-    if first.get("ctx") == _PERCENT_LIMIT:
+    words = re.findall("'([^']*)'", expected) if first_detail["type"] == "literal_error" else []
+    advice = hint(str(first_detail["input"]), words) if words else _ADVICE.get(first_detail["type"])
+    if first_detail.get("ctx") == _PERCENT_LIMIT:
         advice = "figures are in percent"
-    value = repr(first["input"])
+    value = repr(first_detail["input"])
     if len(value) > 80:
         value = f"{value[:77]}..."
     return RecipeError(f"'{key}' must be {expected}, got {value}", where=where, next=advice)

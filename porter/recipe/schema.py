@@ -284,8 +284,8 @@ def parse_section(kind: type[T], source: RecipeSource, location: Location, value
     try:
         with source.at(location):
             section: Any = kind
-            found: T = _adapter(section).validate_python(values)
-            return found
+            parsed: T = _adapter(section).validate_python(values)
+            return parsed
     except ValidationError as error:
         raise_refusal(source, location, error)
     except ProtocolError as error:

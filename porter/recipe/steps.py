@@ -238,16 +238,17 @@ def _parse_step(
         raise RecipeError(
             "a step must be a mapping, such as {conv: stem/conv, filters: 32}", where=source.where(location)
         )
-    known = {**OPERATIONS, **blocks}
-    kinds = [key for key in values if key in known]
+    defaults_by_kind = {**OPERATIONS, **blocks}
+    kinds = [key for key in values if key in defaults_by_kind]
     if not kinds:
         word = next(iter(values), "")
         with source.at((*location, word), key=True):
             raise RecipeError(
-                f"'{word}' is neither an operation nor a block of this recipe", next=hint(word, known)
+                f"'{word}' is neither an operation nor a block of this recipe",
+                next=hint(word, defaults_by_kind),
             )
     kind = kinds[0]
-    allowed = {*known[kind], *COMMON_KEYS}
+    allowed = {*defaults_by_kind[kind], *COMMON_KEYS}
     if kind == "concat":
         allowed.add("branches")
     _expect_known_keys(source, location, kind, [key for key in values if key != kind], allowed)
@@ -257,11 +258,11 @@ def _parse_step(
             f"'{kind}' needs a path, such as {kind}: stem/conv", where=source.where((*location, kind))
         )
     overrides = {
-        key: _parse_overrides(source, (*location, key), values.get(key, {}), kind, known[kind])
+        key: _parse_overrides(source, (*location, key), values.get(key, {}), kind, defaults_by_kind[kind])
         for key in ("first", "last")
     }
-    arguments = {key: value for key, value in values.items() if key in known[kind]}
-    for key, default in known[kind].items():
+    arguments = {key: value for key, value in values.items() if key in defaults_by_kind[kind]}
+    for key, default in defaults_by_kind[kind].items():
         # A parameter of a block has None for a default if it must be given.
         required = REQUIRED if kind in OPERATIONS else None
         # it may also be given in both the first and the last of two repetitions

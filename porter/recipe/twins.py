@@ -70,7 +70,7 @@ def _parse_twins(content: Mapping[str, Any]) -> Twins:
     return {
         name: {
             variant: {
-                zoo: tuple(Twin(each["variant"], each["zoo"], tuple(each["differs"])) for each in listed)
+                zoo: tuple(Twin(twin["variant"], twin["zoo"], tuple(twin["differs"])) for twin in listed)
                 for zoo, listed in zoos.items()
             }
             for variant, zoos in variants.items()
@@ -94,11 +94,11 @@ def compute_twins(member: Member) -> tuple[Twin, ...]:
     return tuple(
         Twin(
             member.variant,
-            other.zoo.name,
-            tuple(each.in_words(member.zoo.name, other.zoo.name) for each in apart),
+            sibling.zoo.name,
+            tuple(difference.in_words(member.zoo.name, sibling.zoo.name) for difference in different),
         )
-        for other, apart in members_with_same_tensors(member)
-        if apart
+        for sibling, different in members_with_same_tensors(member)
+        if different
     )
 
 
@@ -118,11 +118,11 @@ def members_with_same_tensors(member: Member) -> Iterator[tuple[Member, tuple[Di
     graph = expand(member)
     tensors = tensors_of(member, graph)
     # What a user sets holds for each of them.
-    for other in (with_options(sibling, zoo.chosen) for sibling in others):
+    for twin_candidate in (with_options(sibling, zoo.chosen) for sibling in others):
         with suppress(RecipeError):
-            other_graph = expand(other)
-            if tensors_of(other, other_graph) == tensors:
-                yield other, differences(graph, other_graph, TRAINING_ATTRIBUTES)
+            other_graph = expand(twin_candidate)
+            if tensors_of(twin_candidate, other_graph) == tensors:
+                yield twin_candidate, differences(graph, other_graph, TRAINING_ATTRIBUTES)
 
 
 def tensors_of(member: Member, graph: Graph) -> frozenset[tuple[str, tuple[str, ...], tuple[int, ...]]]:

@@ -97,16 +97,16 @@ class Unrolling:
         output = self._add_steps(self.recipe.graph, _Surroundings("", INPUT, {}, self.variables, 0))
         return Graph(tuple(self.nodes.values()), self.recipe.channels, output, tuple(self.scopes))
 
-    def _add_steps(self, steps: Sequence[RecipeStep], around: _Surroundings) -> str:
+    def _add_steps(self, steps: Sequence[RecipeStep], surroundings: _Surroundings) -> str:
         """Add the nodes of steps, each as often as it is repeated, and return the path of the last one's
         value; where no step adds one, that of the value before them.
         """
-        current = around.entry
+        current = surroundings.entry
         for step in steps:
-            times = 1 if step.repeat is None else self._count_repetitions(step, around.variables)
+            times = 1 if step.repeat is None else self._count_repetitions(step, surroundings.variables)
             for index in range(1, times + 1):
                 repetition: dict[str, Value] = {"index": index, "first": index == 1, "last": index == times}
-                current = self._add_step(step, around, current, repetition)
+                current = self._add_step(step, surroundings, current, repetition)
         return current
 
     def _count_repetitions(self, step: RecipeStep, variables: Variables) -> int:
@@ -117,12 +117,14 @@ class Unrolling:
                 raise RecipeError(f"'repeat' must be a whole number from 0 to {MAX_REPEAT}, got {times!r}")
             return times
 
-    def _add_step(self, step: RecipeStep, around: _Surroundings, current: str, repetition: Variables) -> str:
+    def _add_step(
+        self, step: RecipeStep, surroundings: _Surroundings, current: str, repetition: Variables
+    ) -> str:
         """Add the nodes of one repetition of a step, and return the path of its value. If its condition does
         not hold, note it as left out and return `current`.
 
         Args:
-            around: what is around the step: its block's prefix, inputs and variables.
+            surroundings: what is around the step: its block's prefix, inputs and variables.
             current: the path of the value before it, which it reads if it does not say `from`.
             repetition: the variables `index`, `first` and `last`.
 
@@ -131,26 +133,26 @@ class Unrolling:
             TooLarge: the graph has more nodes than it may have.
         """
         self.uses += 1
-        if self.uses > MAX_USES or around.depth > MAX_NESTING:
+        if self.uses > MAX_USES or surroundings.depth > MAX_NESTING:
             raise self._endless_error(step)
         if len(self.nodes) > self.most:
             raise TooLarge
         if step.repeat is not None:
-            around = replace(around, variables={**around.variables, **repetition})
-        path_variables = {**repetition, **around.variables}
-        if not self._holds(step, around.variables):
+            surroundings = replace(surroundings, variables={**surroundings.variables, **repetition})
+        path_variables = {**repetition, **surroundings.variables}
+        if not self._holds(step, surroundings.variables):
             # a path that cannot be computed here is not missed: it only helps an error message
             with suppress(RecipeError):
-                name = self._relative_path(step, around.prefix, path_variables)
-                self.left_out[f"{around.prefix}{name}"] = step.location
+                name = self._relative_path(step, surroundings.prefix, path_variables)
+                self.left_out[f"{surroundings.prefix}{name}"] = step.location
             return current
-        path = self._claim_path(step, around.prefix, path_variables)
-        inputs = self._paths_of_inputs(step, around, current)
-        arguments = self._evaluate_arguments(step, around.variables, repetition)
+        path = self._claim_path(step, surroundings.prefix, path_variables)
+        inputs = self._paths_of_inputs(step, surroundings, current)
+        arguments = self._evaluate_arguments(step, surroundings.variables, repetition)
         if step.kind in OPERATIONS:
-            output = self._add_node(step, around, path, inputs, arguments, repetition)
+            output = self._add_node(step, surroundings, path, inputs, arguments, repetition)
         else:
-            output = self._add_block(step, around, path, inputs, arguments, repetition)
+            output = self._add_block(step, surroundings, path, inputs, arguments, repetition)
         self.outputs[path] = output
         return output
 
@@ -205,12 +207,16 @@ class Unrolling:
                 )
             return path
 
-    def _paths_of_inputs(self, step: RecipeStep, around: _Surroundings, current: str) -> tuple[str, ...]:
+    def _paths_of_inputs(
+        self, step: RecipeStep, surroundings: _Surroundings, current: str
+    ) -> tuple[str, ...]:
         """Return the paths of what a step reads: of the outputs of its branches, whose nodes are added now,
         of the values in `from`, or of the value before it.
         """
         if step.branches:
-            return tuple(self._add_branch(branch, replace(around, entry=current)) for branch in step.branches)
+            return tuple(
+                self._add_branch(branch, replace(surroundings, entry=current)) for branch in step.branches
+            )
         if step.inputs is None:
             if step.kind in OPS and OPS[step.kind].several and OPS[step.kind].least > 1:
                 raise RecipeError(
@@ -219,18 +225,18 @@ class Unrolling:
                 )
             return (current,)
         location = (*step.location, "from")
-        names = self._evaluate(step.inputs, location, around.variables)
+        names = self._evaluate(step.inputs, location, surroundings.variables)
         return tuple(
-            self._output_of(name, around, (*location, index))
+            self._output_of(name, surroundings, (*location, index))
             for index, name in enumerate(names if isinstance(names, tuple) else (names,))
         )
 
-    def _add_branch(self, steps: Sequence[RecipeStep], around: _Surroundings) -> str:
+    def _add_branch(self, steps: Sequence[RecipeStep], surroundings: _Surroundings) -> str:
         """Add the nodes of a branch, and return the path of its output. Raises RecipeError if no step of it
         adds one.
         """
-        output = self._add_steps(steps, around)
-        if output == around.entry:
+        output = self._add_steps(steps, surroundings)
+        if output == surroundings.entry:
             raise RecipeError(
                 "a branch without steps",
                 where=self.source.where(steps[0].location),
@@ -238,24 +244,26 @@ class Unrolling:
             )
         return output
 
-    def _output_of(self, name: Value, around: _Surroundings, location: Location) -> str:
+    def _output_of(self, name: Value, surroundings: _Surroundings, location: Location) -> str:
         """Return the path of the node that gives the value called `name` in `from`: an input of the block,
         or an earlier step, for a step that uses a block the block's last node. Raises RecipeError if there
         is none.
         """
         if name == INPUT:
-            return around.entry
+            return surroundings.entry
         # A recipe may have written anything here, such as a mapping.
-        if str(name) in around.inputs:
-            return around.inputs[str(name)]
-        path = f"{around.prefix}{name}"
+        if str(name) in surroundings.inputs:
+            return surroundings.inputs[str(name)]
+        path = f"{surroundings.prefix}{name}"
         if path in self.outputs:
             return self.outputs[path]
         names_here = [
-            known.removeprefix(around.prefix) for known in self.outputs if known.startswith(around.prefix)
+            output_path.removeprefix(surroundings.prefix)
+            for output_path in self.outputs
+            if output_path.startswith(surroundings.prefix)
         ]
         message = f"there is no earlier step '{name}' here"
-        advice = hint(str(name), [INPUT, *around.inputs, *names_here])
+        advice = hint(str(name), [INPUT, *surroundings.inputs, *names_here])
         if path in self.left_out:
             condition = self.source.where((*self.left_out[path], "when"))
             message = f"step '{name}' is left out here, because its condition does not hold: {condition}"
@@ -305,7 +313,7 @@ class Unrolling:
     def _add_node(
         self,
         step: RecipeStep,
-        around: _Surroundings,
+        surroundings: _Surroundings,
         path: str,
         inputs: tuple[str, ...],
         values: Mapping[str, Any],
@@ -320,13 +328,13 @@ class Unrolling:
         def place_of(key: str) -> str:
             """Return the file, line and column where an attribute's value is written."""
             location, value = step.written(key, repetition)
-            return str(self._origin(around.prefix, location, value) or self.source.where(step.location))
+            return str(self._origin(surroundings.prefix, location, value) or self.source.where(step.location))
 
         def pad(kind: SiteKind, default: Convention) -> Convention:
             """Return the zoo's convention at this node, which may differ from the graph's own."""
             return site_convention(self.rules, path, kind, default, self.variables, self.source)
 
-        attributes = Attributes(step.kind, path, values, around.variables, place_of)
+        attributes = Attributes(step.kind, path, values, surroundings.variables, place_of)
         op = make_op(attributes, channels_in(self.shapes[inputs[0]]), pad)
         self.nodes[path] = Node(path, op, inputs)
         try:
@@ -349,7 +357,7 @@ class Unrolling:
     def _add_block(
         self,
         step: RecipeStep,
-        around: _Surroundings,
+        surroundings: _Surroundings,
         path: str,
         inputs: tuple[str, ...],
         arguments: Mapping[str, Argument],
@@ -375,12 +383,12 @@ class Unrolling:
                 location, written = step.written(name, repetition)
             else:
                 location, written = block.place(name), block.parameters[name]
-            if origin := self._origin(around.prefix, location, written):
+            if origin := self._origin(surroundings.prefix, location, written):
                 self.origins[f"{path}/", name] = origin
         self.scopes.append(BlockScope(path, block.name, parameters))
         self.locations[path] = step.location
         inside = _Surroundings(
-            f"{path}/", inputs[0], inputs_by_name, {**variables, **parameters}, around.depth + 1
+            f"{path}/", inputs[0], inputs_by_name, {**variables, **parameters}, surroundings.depth + 1
         )
         return self._add_steps(block.steps, inside)
 

@@ -63,9 +63,9 @@ def layer_names(member: Member, graph: Graph, generation: str | None = None) -> 
     if lacking and lacking[0] in failed:
         raise failed[lacking[0]]
     if lacking:
-        rest = f", and {len(lacking) - 1} more" if lacking[1:] else ""
+        further = f", and {len(lacking) - 1} more" if lacking[1:] else ""
         with recipe.source.at(("zoos", zoo.name, "names"), key=True):
-            message = f"zoo '{zoo.name}' does not name '{lacking[0]}'{rest}, in {variant}"
+            message = f"zoo '{zoo.name}' does not name '{lacking[0]}'{further}, in {variant}"
             raise RecipeError(message, next=f"add a line, such as {lacking[0]}: NAME")
     return names
 
@@ -195,9 +195,9 @@ def _apply_rules(
                 if layers is None and INPUT not in names_nearby and INPUT in placeholders(rule.name):
                     raise _nameless_input_error(member, node)
                 positions = places.numbers_of(rule, node.path, captured)
-                known = {**variables, **names_nearby, "count": counts[rule], **captured}
+                variables_in_scope = {**variables, **names_nearby, "count": counts[rule], **captured}
                 try:
-                    name = _fill_parts(rule, positions, known)
+                    name = _fill_parts(rule, positions, variables_in_scope)
                 except NoNumber as error:
                     # The next rule that matches may name the node.
                     message = (
@@ -299,9 +299,9 @@ def _names_of_inputs(node: Node, names: NodeNames, layers: NodeNames | None) -> 
         names: those that were computed so far, by path.
         layers: the nodes' own names, for taps; None where these are computed.
     """
-    places = {INPUT: node.source} if layers is None else {INPUT: node.source, OWN_NAME: node.path}
-    known = names if layers is None else layers
-    return {word: known[path].name for word, path in places.items() if path in known}
+    paths_by_word = {INPUT: node.source} if layers is None else {INPUT: node.source, OWN_NAME: node.path}
+    layer_by_path = names if layers is None else layers
+    return {word: layer_by_path[path].name for word, path in paths_by_word.items() if path in layer_by_path}
 
 
 def _expect_matches(member: Member, graph: Graph, rules: Sequence[NameRule]) -> None:
@@ -310,9 +310,9 @@ def _expect_matches(member: Member, graph: Graph, rules: Sequence[NameRule]) -> 
     paths = [node.path for node in graph.nodes]
     faults = Faults()
     if without_node:
-        for other in graphs_of_other_variants(member):
-            without_node = _rules_without_node(without_node, other)
-            paths += [node.path for node in other.nodes]
+        for other_graph in graphs_of_other_variants(member):
+            without_node = _rules_without_node(without_node, other_graph)
+            paths += [node.path for node in other_graph.nodes]
             if not without_node:
                 break
     steps = expand_steps(member).steps if without_node else {}
@@ -322,7 +322,10 @@ def _expect_matches(member: Member, graph: Graph, rules: Sequence[NameRule]) -> 
             if nearest(str(key[-1]), [PREFIX]):
                 raise RecipeError(f"'{pattern}' matches no node", next=f"did you mean '{PREFIX}'?")
             raise unmatched_error(
-                f"'{pattern}' matches no node", rule.pattern, steps, [other.pattern for other in rules]
+                f"'{pattern}' matches no node",
+                rule.pattern,
+                steps,
+                [other_graph.pattern for other_graph in rules],
             )
     faults.expect_none()
 

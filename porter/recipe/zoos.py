@@ -256,8 +256,8 @@ class _ZooReader:
         faults = Faults()
         attempt, source = faults.attempt, self.source
         protocols = {
-            word: attempt(parse_section, Preprocess, source, (*location, "protocols", word), given)
-            for word, given in section.protocols.items()
+            word: attempt(parse_section, Preprocess, source, (*location, "protocols", word), part_values)
+            for word, part_values in section.protocols.items()
         }
         # Without its protocols, a row has no size.
         weights = (
@@ -282,8 +282,8 @@ class _ZooReader:
             ),
             names=attempt(read_names, source, (*location, "names"), section.names),
             generations={
-                label: attempt(self._read_generation, (*location, "generations", label), given)
-                for label, given in section.generations.items()
+                label: attempt(self._read_generation, (*location, "generations", label), part_values)
+                for label, part_values in section.generations.items()
             },
             taps=attempt(read_names, source, (*location, "taps"), section.taps),
             ignore=tuple(

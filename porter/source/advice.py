@@ -35,14 +35,14 @@ _SAVING_WITH_GRAPH: Mapping[str | None, str] = {
 
 
 def with_advice(
-    error: MappingError, candidate: Candidate, known: KnownOrigin, wishes: Wishes
+    error: MappingError, candidate: Candidate, known_origin: KnownOrigin, wishes: Wishes
 ) -> MappingError:
     """Return the error of a file that is not the variant, with the settings of `--map` that open it and the
     best next step. Only settings that open the file when tried are kept. If none does, the next step is
     another file.
 
     Args:
-        known: where the weights come from.
+        known_origin: where the weights come from.
         wishes: how the file was to be opened.
     """
     without_map = _line_by_own_graph(candidate) or (
@@ -52,13 +52,17 @@ def with_advice(
         error.message,
         where=error.where,
         next=f"no {MAP} settles it: {without_map}" if error.maps else error.next,
-        maps=[setting for setting in error.maps if _opens_with_setting(candidate, known, wishes, setting)],
+        maps=[
+            setting for setting in error.maps if _opens_with_setting(candidate, known_origin, wishes, setting)
+        ],
     )
     tried.next = _next_step(tried, candidate)
     return tried
 
 
-def _opens_with_setting(candidate: Candidate, known: KnownOrigin, wishes: Wishes, setting: str) -> bool:
+def _opens_with_setting(
+    candidate: Candidate, known_origin: KnownOrigin, wishes: Wishes, setting: str
+) -> bool:
     """Return whether the file opens with a setting of `--map`, such as `classifier.4=head/logits`, in place
     of those that the user gave for the same node: the layers beside a head can make it fail.
     """
@@ -66,7 +70,7 @@ def _opens_with_setting(candidate: Candidate, known: KnownOrigin, wishes: Wishes
     # A node has one setting: those of the same node are replaced.
     kept_settings = (wished for wished in wishes.map if wished.rpartition("=")[2] != node)
     try:
-        open_with_origin(candidate, known, replace(wishes, map=(*kept_settings, setting)))
+        open_with_origin(candidate, known_origin, replace(wishes, map=(*kept_settings, setting)))
     except PorterError:
         return False
     return True

@@ -30,23 +30,23 @@ def open_match(match: Match, wishes: Wishes, others: Iterable[Candidate] = ()) -
         UsageError: it is stated to be another network.
         MappingError: as `open_candidate`.
     """
-    known = origin_of(match.candidate)
-    return open_with_origin(as_stated_zoo(match.candidate, known, others), known, wishes)
+    known_origin = origin_of(match.candidate)
+    return open_with_origin(as_stated_zoo(match.candidate, known_origin, others), known_origin, wishes)
 
 
-def open_with_origin(candidate: Candidate, known: KnownOrigin, wishes: Wishes) -> Opened:
+def open_with_origin(candidate: Candidate, known_origin: KnownOrigin, wishes: Wishes) -> Opened:
     """Open the file as a variant, with the options of the recipe that its origin sets.
 
     Args:
-        known: where the weights come from, with the options that this sets.
+        known_origin: where the weights come from, with the options that this sets.
 
     Raises:
         UsageError: it is stated to be another network.
         MappingError: as `open_candidate`.
     """
-    expect_origin(candidate, known)
-    wishes = replace(wishes, options={**known.options, **wishes.options})
-    return open_candidate(candidate, wishes, known.origin)
+    expect_origin(candidate, known_origin)
+    wishes = replace(wishes, options={**known_origin.options, **wishes.options})
+    return open_candidate(candidate, wishes, known_origin.origin)
 
 
 def open_candidate(candidate: Candidate, wishes: Wishes = NONE, origin: Origin | None = None) -> Opened:
@@ -152,11 +152,11 @@ def _assumed_scaling(checkpoint: Checkpoint, fit: Fit) -> tuple[str, ...]:
     foreign = [name for name in scaling if name not in zoo_layers and renumbered.get(stems[name]) != name]
     if not foreign:
         return ()
-    named = some([f"'{name}'" for name in foreign])
+    layers = some([f"'{name}'" for name in foreign])
     return (
         (
-            f"the input is what the zoo's own model takes: {named} in the file is left out; to keep it, give "
-            "the whole model"
+            f"the input is what the zoo's own model takes: {layers} in the file is left out; to keep it, "
+            "give the whole model"
         ),
     )
 

@@ -56,12 +56,12 @@ def repository_of(path: Path) -> Repository | None:
     text = str(path)
     if not text.startswith(f"{_SCHEME}/"):
         return None
-    named = _NAMED.fullmatch(text)
-    if named is None or ".." in text:
+    match = _NAMED.fullmatch(text)
+    if match is None or ".." in text:
         raise UsageError(
             f"'{text}' names no repository", next="write hf://OWNER/NAME or hf://OWNER/NAME@REVISION"
         )
-    return Repository(named["name"], named["revision"] or _DEFAULT_REVISION)
+    return Repository(match["name"], match["revision"] or _DEFAULT_REVISION)
 
 
 def with_repository(checkpoint: Checkpoint) -> Checkpoint:

@@ -26,15 +26,15 @@ from porter.source.opened import Opened
 ModelWeights: TypeAlias = "Path | Model | Held"
 
 
-def parse_weights(given: AnyPath | Model | None) -> ModelWeights | None:
+def parse_weights(weights: AnyPath | Model | None) -> ModelWeights | None:
     """Return the weights that callers of the API give: a path, or the model in memory that a port was made
     from.
 
     Raises:
         UsageError: they are neither.
     """
-    given = None if given is None else expect_subject(given, "a file", str(WEIGHTS))
-    return Path(given) if isinstance(given, str | PathLike) else given
+    weights = None if weights is None else expect_subject(weights, "a file", str(WEIGHTS))
+    return Path(weights) if isinstance(weights, str | PathLike) else weights
 
 
 @dataclass(frozen=True)

@@ -277,8 +277,8 @@ def _inspect_own_graph(checkpoint: Checkpoint, asked_size: Size | None) -> Inspe
         return Inspection(checkpoint, problem=problem)
     to = other_than(opened.framework)
     # A typed size is needed if the destination cannot say the graph at every size.
-    known = PROBE if size == ANY and not _takes_any_size(opened, to) else size
-    typed = None if known is None else size_text(known)
+    command_size = PROBE if size == ANY and not _takes_any_size(opened, to) else size
+    size_option = None if command_size is None else size_text(command_size)
     return Inspection(
         checkpoint,
         classes=opened.facts.classes or None,
@@ -286,7 +286,7 @@ def _inspect_own_graph(checkpoint: Checkpoint, asked_size: Size | None) -> Inspe
         size=opened.built_size,
         head=opened.fitted.fit.head if opened.fitted else None,
         activation=opened.facts.activation,
-        commands=(CONVERT.line(subject=checkpoint.path, to=to, input_size=typed),),
+        commands=(CONVERT.line(subject=checkpoint.path, to=to, input_size=size_option),),
     )
 
 
@@ -323,7 +323,9 @@ def _inspect_opened(checkpoint: Checkpoint, match: Match, opened: Opened, recipe
         origin=opened.facts.origin,
         twins=opened.facts.twins,
         commands=tuple(
-            convert_command(member, other_than(opened.framework), checkpoint.path, recipes, said=CONVERT.line)
+            convert_command(
+                member, other_than(opened.framework), checkpoint.path, recipes, write_command=CONVERT.line
+            )
             for member in (match.member, *_possible_twins(match.member, opened))
         ),
     )

@@ -94,11 +94,11 @@ def _background_warnings(opened: Opened, wishes: Wishes) -> tuple[str, ...]:
 def _open_as_member(checkpoint: Checkpoint, member: Member, wishes: Wishes) -> Opened:
     """Open a file as the variant that is asked for."""
     candidate = Candidate.of(member, checkpoint)
-    known = origin_of(candidate, wishes.origin)
+    known_origin = origin_of(candidate, wishes.origin)
     try:
-        opened = _with_stated_photos(open_with_origin(candidate, known, wishes))
+        opened = _with_stated_photos(open_with_origin(candidate, known_origin, wishes))
     except MappingError as error:
-        raise with_advice(error, candidate, known, wishes) from None
+        raise with_advice(error, candidate, known_origin, wishes) from None
     return replace(opened, warnings=(*twin_warnings(opened, checkpoint.path), *opened.warnings))
 
 

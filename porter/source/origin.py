@@ -80,9 +80,9 @@ def origin_of(candidate: Candidate, insisted: str | None = None) -> KnownOrigin:
     if checkpoint.graph is not None:
         return KnownOrigin(stated_origin(checkpoint))
     if (statement := statement_in_metadata(checkpoint)) is not None:
-        known = _origin_in_recipe(member, statement)
-        if known.origin is not None:
-            return known
+        from_metadata = _origin_in_recipe(member, statement)
+        if from_metadata.origin is not None:
+            return from_metadata
     if (statement := statement_in_config(checkpoint)) is not None:
         return _origin_in_recipe(member, statement)
     if (publisher := candidate.publisher) is not None:
@@ -109,16 +109,16 @@ def stated_origin(checkpoint: Checkpoint) -> Origin | None:
     return None if statement is None else Origin(by=statement.by, says=statement.says)
 
 
-def expect_origin(candidate: Candidate, known: KnownOrigin) -> None:
+def expect_origin(candidate: Candidate, known_origin: KnownOrigin) -> None:
     """Refuse a variant of a zoo that computes something else than what the weights are stated to be.
 
     Raises:
         UsageError: with both names.
     """
-    member, path, origin = candidate.member, candidate.checkpoint.path, known.origin
+    member, path, origin = candidate.member, candidate.checkpoint.path, known_origin.origin
     if origin is None or origin.by in ("graph", "user") or _is_stated(candidate, origin):
         return
-    stated = _find_in_other_recipes(member, known)
+    stated = _find_in_other_recipes(member, known_origin)
     if origin.variant is not None:
         stated = member.recipe.member(origin.variant, str(origin.zoo))
     if stated is None and _reference_of(member) not in _LIBRARIES:
@@ -138,18 +138,18 @@ def expect_origin(candidate: Candidate, known: KnownOrigin) -> None:
     )
 
 
-def _find_in_other_recipes(member: Member, known: KnownOrigin) -> Member | None:
+def _find_in_other_recipes(member: Member, known_origin: KnownOrigin) -> Member | None:
     """Return the member of another recipe that is what the weights state to be, and what the recipe of
     `member` lacks, such as a config.json's `resnet18` of weights that were asked for as a MobileNet; None if
     no recipe has it.
     """
-    if known.statement is None:
+    if known_origin.statement is None:
         return None
     for recipe in sound_recipes(member.recipe.path.parent):
         # One member of each recipe is enough: the statement is compared with all its variants.
         any_variant = next(iter(recipe.variants))
         for any_member in islice(recipe.sound_members(any_variant), 1):
-            origin = _origin_in_recipe(any_member, known.statement).origin
+            origin = _origin_in_recipe(any_member, known_origin.statement).origin
             if origin is not None and origin.variant is not None:
                 return recipe.member(origin.variant, str(origin.zoo))
     return None
@@ -172,23 +172,23 @@ def twin_warnings(opened: Opened, weights: Path) -> tuple[str, ...]:
 
 
 def as_stated_zoo(
-    candidate: Candidate, known: KnownOrigin | None = None, others: Iterable[Candidate] = ()
+    candidate: Candidate, known_origin: KnownOrigin | None = None, others: Iterable[Candidate] = ()
 ) -> Candidate:
     """Return the candidate in the zoo that the weights are stated to come from, if that zoo's variant is a
     twin (takes the same tensors and computes something else) or computes the same; otherwise the candidate
     itself.
 
     Args:
-        known: the origin; asked for if None.
+        known_origin: the origin; asked for if None.
         others: candidates of the same file, which are used again.
     """
-    member, origin = candidate.member, (known or origin_of(candidate)).origin
+    member, origin = candidate.member, (known_origin or origin_of(candidate)).origin
     if origin is None or origin.variant != member.variant:
         return candidate
     computes_the_same = (member.variant, origin.zoo) in candidate.equals
     if not computes_the_same and origin.zoo not in {twin.zoo for twin in candidate.twins}:
         return candidate
-    same_member = (other for other in others if other.member.is_a == (member.variant, origin.zoo))
+    same_member = (same_file for same_file in others if same_file.member.is_a == (member.variant, origin.zoo))
     return next(same_member, None) or Candidate.of(
         member.recipe.member(member.variant, str(origin.zoo)), candidate.checkpoint
     )

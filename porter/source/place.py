@@ -141,8 +141,8 @@ def file_at(path: Path) -> File:
     if is_preset(path):
         return File(path, sidecars_in(path))
     files = files_of_weights(path)
-    usual = (path / name for name in NAMES_OF_THE_HUB if path / name in files)
-    file = next(usual, files[0] if len(files) == 1 else model_file(path))
+    named_by_hub = (path / name for name in NAMES_OF_THE_HUB if path / name in files)
+    file = next(named_by_hub, files[0] if len(files) == 1 else model_file(path))
     return File(file, read_sidecars(file))
 
 
@@ -167,7 +167,7 @@ def expect_file(subject: str, recipes: Path | None) -> Path:
     # `mobilenet_v1_0.35` has no suffix of a file.
     has_suffix = file.suffix[1:2].isalpha()
     if has_suffix and not is_variant:
-        similar_name = nearest(file.name, (each.name for each in file.parent.glob("*")))
+        similar_name = nearest(file.name, (sibling.name for sibling in file.parent.glob("*")))
         next = "check the path" if similar_name is None else f"did you mean '{similar_name}'?"
         raise UsageError("there is no such file", where=subject, next=next)
     if is_variant:

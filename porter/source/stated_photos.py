@@ -162,10 +162,10 @@ def facts_beside(beside: Sidecars) -> tuple[PhotoFacts, tuple[str, ...]]:
     )
     # The first file whose settings are not empty counts.
     stated = (reading for reading in readings if reading[1])
-    file, settings, read, differences_of = next(stated, readings[0])
+    file, settings, read_settings, differences_of = next(stated, readings[0])
     try:
         if settings and isinstance(settings, dict):
-            protocol = read_preprocess(read(settings))
+            protocol = read_preprocess(read_settings(settings))
             warnings += differences_of(settings)
     except (PorterError, *_SETTING_ERRORS) as error:
         lacks = f"it lacks {error}" if isinstance(error, KeyError) else error

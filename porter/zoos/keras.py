@@ -79,7 +79,8 @@ def build_by(
             _assign(layers, request.checkpoint)
         attach_runner(
             model,
-            {layer: first.output for layer, first in first_names(model).items()} | {RETURNED: model.output},
+            {layer: taps_layer.output for layer, taps_layer in first_names(model).items()}
+            | {RETURNED: model.output},
             "cpu",
             any_size(request.variant),
         )

@@ -63,8 +63,8 @@ def implementation(builders: Mapping[str, Call]) -> Implementation:
         if model.epsilon is None or not name.removeprefix("tf_").startswith(WITH_EPSILON):
             return (name, arguments), {}
         # timm's default of the names that begin with tf_, and of the others
-        usual = arguments.get("bn_eps", 1e-3 if name.startswith("tf_") else 1e-5)
-        if model.epsilon != usual:
+        default_epsilon = arguments.get("bn_eps", 1e-3 if name.startswith("tf_") else 1e-5)
+        if model.epsilon != default_epsilon:
             arguments = {**arguments, "bn_eps": model.epsilon}
         return (name, arguments), {"bn_epsilon": model.epsilon}
 
@@ -157,9 +157,11 @@ def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltMode
     name = str(config["architecture"]).partition(".")[0]
     where = str(checkpoint.path.parent / CONFIG_FILE)
     model_args = config.get("model_args") or {}
-    by = f"timm {import_module('timm').__version__}"
+    version = f"timm {import_module('timm').__version__}"
     if not library.is_model(name):
-        raise UsageError(f"{by} has no model '{name:.80}'", where=where, next="pip install --upgrade timm")
+        raise UsageError(
+            f"{version} has no model '{name:.80}'", where=where, next="pip install --upgrade timm"
+        )
     problem = None
     if not isinstance(model_args, dict):
         problem = "is no table of arguments"
@@ -179,7 +181,7 @@ def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltMode
     size = pretrained_cfg.get("input_size") or list(model.pretrained_cfg["input_size"])
     return BuiltModel(
         model,
-        by,
+        version,
         stated_size(size[1:]) if isinstance(size, list) else None,
         channels=model_args.get("in_chans", _CHANNELS),
     )

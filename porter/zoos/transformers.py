@@ -105,10 +105,10 @@ def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltMode
     library = import_transformers()
     kind = str(config["model_type"])
     where = str(checkpoint.path.parent / CONFIG_FILE)
-    by = f"transformers {library.__version__}"
+    version = f"transformers {library.__version__}"
     if kind not in library.CONFIG_MAPPING:
         update = "pip install --upgrade transformers"
-        raise UsageError(f"{by} has no model_type '{kind:.80}'", where=where, next=update)
+        raise UsageError(f"{version} has no model_type '{kind:.80}'", where=where, next=update)
     from porter.frameworks.torch.construction import build_for_file
     from porter.frameworks.torch.graph_module import to_tensor
 
@@ -132,7 +132,7 @@ def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltMode
     image_settings = getattr(settings, "vision_config", settings)
     return BuiltModel(
         _only_logits(model.eval()),
-        by,
+        version,
         stated_size(getattr(image_settings, "image_size", None)) or (224, 224),
         notes,
     )
@@ -157,13 +157,13 @@ def _plain_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _class_of(library: ModuleType, config: type, named: object, where: str) -> Any:
+def _class_of(library: ModuleType, config: type, stated_class: object, where: str) -> Any:
     """Return the class of a model for images, as config.json names it; if it names none, the first that there
     is, for classification if possible.
 
     Args:
         config: the class of the model's settings.
-        named: the class that config.json names; None if it names none.
+        stated_class: the class that config.json names; None if it names none.
     """
     candidates = {}
     for task in _FOR_IMAGES:
@@ -175,19 +175,19 @@ def _class_of(library: ModuleType, config: type, named: object, where: str) -> A
         model_class = mapping.get(config, None)
         if model_class is not None and model_class.main_input_name == "pixel_values":
             candidates[model_class.__name__] = model_class
-    if named is None and candidates:
+    if stated_class is None and candidates:
         return next(iter(candidates.values()))
-    if named not in candidates:
+    if stated_class not in candidates:
         others = "none of its classes takes images only"
         if candidates:
             others = f"porter takes {', '.join(candidates)}"
         raise UsageError(
-            f"transformers' {named!s:.80} is not one of the image networks that porter takes",
+            f"transformers' {stated_class!s:.80} is not one of the image networks that porter takes",
             where=where,
             next=f"{others}; torch.export.save(torch.export.export(MODEL, (EXAMPLE,)), FILE) keeps the "
             "graph of any module",
         )
-    return candidates[named]
+    return candidates[stated_class]
 
 
 def _only_logits(model: nn.Module) -> nn.Module:

@@ -113,9 +113,9 @@ class _Chaining:
         flatten if the features are the channels of a square of cells.
         """
         if self.is_map:
-            cells, rest = divmod(layer.reads, self.channels)
+            cells, remainder = divmod(layer.reads, self.channels)
             side = math.isqrt(cells)
-            if side > 1 and not rest and side * side == cells:
+            if side > 1 and not remainder and side * side == cells:
                 self.side = side
                 flatten = ops.Flatten(side, side, "CHW" if self.listed.framework == "torch" else "HWC")
                 self._append("flatten", flatten, layer.reads, is_map=False)

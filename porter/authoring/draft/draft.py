@@ -79,8 +79,8 @@ def draft_recipe(
     words = {node.path: names[node.path].removeprefix(container).replace(MARK, "") for node in graph.nodes}
     found_blocks = find_blocks(graph, words)
     # The names by the new paths, which show the blocks.
-    named = {path: names[path_before] for path, path_before in found_blocks.paths.items()}
-    stated = {path: name for path, name in named.items() if name not in made_up}
+    layer_names = {path: names[path_before] for path, path_before in found_blocks.paths.items()}
+    stated = {path: name for path, name in layer_names.items() if name not in made_up}
     options: dict[str, Value] = {
         "classes": facts.classes or STANDARD_OPTIONS["classes"],
         **_norm_options(found_blocks.graph),
@@ -91,9 +91,9 @@ def draft_recipe(
         {**step, "units": "=classes"} if step.get("dense") == head else dict(step) for step in drafted.graph
     ]
     blocks = {name: _block_section(block) for name, block in drafted.blocks.items()}
-    table = _names_section(found_blocks.graph, named, stated)
+    table = _names_section(found_blocks.graph, layer_names, stated)
     if convolution:
-        table[head] = {"name": named[head], "transforms": ["conv1x1_to_dense"]}
+        table[head] = {"name": layer_names[head], "transforms": ["conv1x1_to_dense"]}
     parts = [
         _first_section(facts, options, graph.channels),
         {"graph": steps},
@@ -141,18 +141,18 @@ def _block_section(block: BlockLines) -> dict[str, Any]:
     return {"parameters": dict(block.parameters), **steps} if block.parameters else steps
 
 
-def _names_section(graph: Graph, named: Mapping[str, str], stated: Mapping[str, str]) -> dict[str, Any]:
+def _names_section(graph: Graph, layer_names: Mapping[str, str], stated: Mapping[str, str]) -> dict[str, Any]:
     """Return the zoo's table of names, by path or pattern. It names the layers that have tensors, and of
     `stated` layers those at padding sites (convolutions and pools).
 
     Args:
-        named: the name of each node by path.
+        layer_names: the name of each node by path.
         stated: those of them that the file has.
     """
     stated_nodes = [node for node in graph.nodes if node.path in stated]
     sites = {node.path for node in stated_nodes if site_of(node.op)}
     needed = tensor_shapes(graph).keys() | sites
-    lines = draft_names(named, needed, [node.path for node in stated_nodes])
+    lines = draft_names(layer_names, needed, [node.path for node in stated_nodes])
     return {pattern: _table_entry(name) for pattern, name in lines.items()}
 
 

@@ -17,23 +17,25 @@ def with_dense_head(graph: Graph) -> tuple[Graph, bool]:
     conv = graph.by_path.get(flatten.source)
     if flatten.op != Flatten() or conv is None or not isinstance(conv.op, Conv):
         return graph, False
-    before = graph.by_path.get(conv.source)
+    node_before = graph.by_path.get(conv.source)
     readers = [node.path for node in graph.nodes if set(node.inputs) & {conv.path, conv.source}]
     is_dense = conv.op.window == Window((1, 1)) and conv.op.groups == 1
-    if not is_dense or readers != [conv.path, flatten.path] or before is None:
+    if not is_dense or readers != [conv.path, flatten.path] or node_before is None:
         return graph, False
     dense = replace(conv, op=Dense(conv.op.filters, conv.op.bias))
     # If a pool that keeps its axes makes the map of one cell, it drops them instead, and gives the features.
-    pool = replace(before.op, keep=False) if isinstance(before.op, GlobalAvgPool | GlobalMaxPool) else None
+    pool: GlobalAvgPool | GlobalMaxPool | None = None
+    if isinstance(node_before.op, GlobalAvgPool | GlobalMaxPool):
+        pool = replace(node_before.op, keep=False)
     nodes: list[Node] = []
     for node in graph.nodes:
         if node is conv and pool:
             nodes.append(dense)
         elif node is conv:
             # The flatten comes before the head now.
-            nodes += [replace(flatten, inputs=(before.path,)), replace(dense, inputs=(flatten.path,))]
-        elif node is before and pool:
-            nodes.append(replace(before, op=pool))
+            nodes += [replace(flatten, inputs=(node_before.path,)), replace(dense, inputs=(flatten.path,))]
+        elif node is node_before and pool:
+            nodes.append(replace(node_before, op=pool))
         elif node is not flatten:
             nodes.append(node)
     return replace(graph, nodes=tuple(nodes), output=conv.path), True

@@ -73,14 +73,14 @@ def _without_unneeded(
     """Return the table without rules that name no node in `needed`, unless a node would have another name
     then. If the rules that are left name a node wrongly, return the table as it is.
     """
-    named: dict[_Rule, list[str]] = {}
+    paths_by_rule: dict[_Rule, list[str]] = {}
     for path in paths:
         rule = next((rule for rule in table if match_path(rule.pattern, path) is not None), None)
         if rule is not None:
-            named.setdefault(rule, []).append(path)
+            paths_by_rule.setdefault(rule, []).append(path)
     smaller = table
     for rule in table:
-        paths_of_rule = named.get(rule, [])
+        paths_of_rule = paths_by_rule.get(rule, [])
         others = [other for other in smaller if other is not rule]
         if needed.isdisjoint(paths_of_rule) and not _wrongly_named(others, names, paths_of_rule):
             smaller = others
@@ -129,12 +129,12 @@ def _in_order(rules: Sequence[_Rule], paths: Sequence[str]) -> list[_Rule]:
     places = {path: index for index, path in enumerate(paths)}
     table: list[_Rule] = []
     for rule in sorted(rules, key=lambda rule: min(places[path] for path in rule.paths)):
-        before = (
+        matching_places = (
             index
-            for index, other in enumerate(table)
-            if any(match_path(other.pattern, path) is not None for path in rule.paths)
+            for index, listed in enumerate(table)
+            if any(match_path(listed.pattern, path) is not None for path in rule.paths)
         )
-        table.insert(next(before, len(table)), rule)
+        table.insert(next(matching_places, len(table)), rule)
     return table
 
 
@@ -224,7 +224,7 @@ def _expression(
         letter: the number stands as a letter, `a` for 1.
     """
     best: tuple[str, list[str]] | None = None
-    usual, _ = Counter(values.values()).most_common(1)[0]
+    most_common, _ = Counter(values.values()).most_common(1)[0]
     for position, variable in enumerate(variables):
         if not variable.startswith("{"):
             continue
@@ -239,9 +239,9 @@ def _expression(
             text = f"{{{_plus(variable[1:-1], offset)}}}"
         if best is None or len(right) > len(best[1]):
             best = text, right
-    constant = [path for path, value in values.items() if value == usual]
+    constant = [path for path, value in values.items() if value == most_common]
     if best is None or len(constant) > len(best[1]):
-        best = _LETTERS[usual - 1] if letter else str(usual), constant
+        best = _LETTERS[most_common - 1] if letter else str(most_common), constant
     return best
 
 
@@ -300,8 +300,10 @@ def _counted_rules(paths: Sequence[str], names: Mapping[str, str]) -> Iterator[_
             for path in group
             if re.fullmatch(re.escape(stem) + r"\d+", names[path])
         }
-        first = next(iter(numbers.values()), 0)
+        first_number = next(iter(numbers.values()), 0)
         # the paths whose names go on from there without a gap
-        counted = [path for index, (path, number) in enumerate(numbers.items()) if number == first + index]
+        counted = [
+            path for index, (path, number) in enumerate(numbers.items()) if number == first_number + index
+        ]
         if len(counted) > _TOO_FEW_TO_COUNT:
-            yield _Rule(f"**/{word}", f"{stem}{{{_plus('count', first)}}}", tuple(counted))
+            yield _Rule(f"**/{word}", f"{stem}{{{_plus('count', first_number)}}}", tuple(counted))

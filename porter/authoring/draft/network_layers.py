@@ -305,11 +305,11 @@ def _put_norms_beside_layers(layers: Sequence[WeightsLayer], ordered: bool) -> I
     Args:
         ordered: the file keeps the order of the code.
     """
-    named = {layer.name: layer for layer in layers if not layer.is_norm}
+    layers_by_name = {layer.name: layer for layer in layers if not layer.is_norm}
     # by a norm's name, the layer that this name says
     owners = dict[str, str]()
     for layer in layers:
-        owner_by_name = _layer_of_norm(layer.name, named.keys()) if layer.is_norm else None
+        owner_by_name = _layer_of_norm(layer.name, layers_by_name.keys()) if layer.is_norm else None
         if owner_by_name is not None:
             owners[layer.name] = owner_by_name
     places = {layer.name: index for index, layer in enumerate(layers)}
@@ -318,27 +318,29 @@ def _put_norms_beside_layers(layers: Sequence[WeightsLayer], ordered: bool) -> I
     leading = {
         _NUMBER.sub("", layer.name)
         for layer in layers
-        if layer.name in owners and layer.gives != named[owners[layer.name]].gives
+        if layer.name in owners and layer.gives != layers_by_name[owners[layer.name]].gives
     }
-    before: dict[str, list[WeightsLayer]] = {}
-    after: dict[str, list[WeightsLayer]] = {}
+    norms_before: dict[str, list[WeightsLayer]] = {}
+    norms_after: dict[str, list[WeightsLayer]] = {}
     moved = set()
     for norm in layers:
         owner = owners.get(norm.name)
         # In a file that keeps its order, a norm moves up only.
         if owner is None or (ordered and places[owner] > places[norm.name]):
             continue
-        reads = named[owner].gives if named[owner].depthwise else named[owner].reads
+        reads = (
+            layers_by_name[owner].gives if layers_by_name[owner].depthwise else layers_by_name[owner].reads
+        )
         may_lead = not ordered and _NUMBER.sub("", norm.name) in leading
         if may_lead and norm.gives == reads:
-            before.setdefault(owner, []).append(norm)
+            norms_before.setdefault(owner, []).append(norm)
             moved.add(norm.name)
-        elif norm.gives == named[owner].gives:
-            after.setdefault(owner, []).append(norm)
+        elif norm.gives == layers_by_name[owner].gives:
+            norms_after.setdefault(owner, []).append(norm)
             moved.add(norm.name)
     for layer in layers:
         if layer.name not in moved:
-            yield from (*before.get(layer.name, ()), layer, *after.get(layer.name, ()))
+            yield from (*norms_before.get(layer.name, ()), layer, *norms_after.get(layer.name, ()))
 
 
 def _layer_of_norm(norm: str, names: Collection[str]) -> str | None:

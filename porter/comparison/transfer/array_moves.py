@@ -172,21 +172,19 @@ def _candidates(inner: Places, shape: tuple[int, ...]) -> Iterable[Move]:
     if own_shape == shape:
         yield ()
     if len(own_shape) == len(shape):
-        usual = [order for order in _USUAL if len(order) == len(own_shape)]
-        for order in (*usual, *permutations(range(len(own_shape)))):
+        usual_orders = [order for order in _USUAL if len(order) == len(own_shape)]
+        for order in (*usual_orders, *permutations(range(len(own_shape)))):
             if tuple(own_shape[axis] for axis in order) == shape:
                 yield (Turned(order),)
         return
-    squeezed = tuple(size for size in own_shape if size != 1)
-    wanted = tuple(size for size in shape if size != 1)
-    if sorted(squeezed) != sorted(wanted):
+    sizes = tuple(size for size in own_shape if size != 1)
+    wanted_sizes = tuple(size for size in shape if size != 1)
+    if sorted(sizes) != sorted(wanted_sizes):
         return
-    drops = (
-        (Indexed(tuple("0" if size == 1 else ":" for size in own_shape)),) if squeezed != own_shape else ()
-    )
-    adds = (Indexed(tuple("None" if size == 1 else ":" for size in shape)),) if wanted != shape else ()
-    for order in permutations(range(len(squeezed))):
-        if tuple(squeezed[axis] for axis in order) == wanted:
+    drops = (Indexed(tuple("0" if size == 1 else ":" for size in own_shape)),) if sizes != own_shape else ()
+    adds = (Indexed(tuple("None" if size == 1 else ":" for size in shape)),) if wanted_sizes != shape else ()
+    for order in permutations(range(len(sizes))):
+        if tuple(sizes[axis] for axis in order) == wanted_sizes:
             turns = () if order == tuple(range(len(order))) else (Turned(order),)
             yield (*drops, *turns, *adds)
 

@@ -102,10 +102,10 @@ def _kind(name: str, kind: LayerKind) -> str:
     ours, source, theirs):` and a line for each variable.
     """
     lines = [f"def {name}({', '.join(('made', 'ours', *_needed(kind)))}):"]
-    for last, text in kind.made:
+    for variable, text in kind.made:
         for place, word in enumerate(_needed(kind)[1:]):
             text = text.replace(SLOT.format(place), f"{{{word}}}")
-        lines.append(f'    made[f"{{ours}}{escaped(last)}"] = {text}')
+        lines.append(f'    made[f"{{ours}}{escaped(variable)}"] = {text}')
     return "\n".join(lines)
 
 

@@ -138,7 +138,10 @@ def fill(asked: ConvertOptions) -> Filling:
 
 def _expect_together(asked: ConvertOptions) -> None:
     """Refuse options of a port's own files, which a class of the user's has not."""
-    defaults = {each.name: each.default for each in ConvertOptions.__dataclass_fields__.values()}
+    defaults = {
+        option_field.name: option_field.default
+        for option_field in ConvertOptions.__dataclass_fields__.values()
+    }
     for name in (
         "to",
         "padding",
@@ -200,8 +203,8 @@ def _filled(
     except BaseException:
         state.put(model, initial)
         raise
-    known = {row.name for row in rows}
-    kept = tuple(name for name in initial if name not in known)
+    made_names = {row.name for row in rows}
+    kept = tuple(name for name in initial if name not in made_names)
     module = f"convert_{module_name(names[1])}"
     own_file = _own_file(source)
     about = About(module, *names, own_file[0] if own_file else "safetensors", state.LOADING)
@@ -240,7 +243,10 @@ def _table(
     state.put(model, {**initial, **variables})
     variables = state.variables(model)
     opened_target = side.open(size, recipes)
-    form_a, form_b = (normal_form(each.graph, each.tensors, size) for each in (source.opened, opened_target))
+    form_a, form_b = (
+        normal_form(opened_model.graph, opened_model.tensors, size)
+        for opened_model in (source.opened, opened_target)
+    )
     values = assign(align(form_a, form_b), size)
     kinds = {node.holder: node.op.name for node in opened_target.graph.nodes}
     tabling = Tabling(source, located(variables, opened_target.tensors), variables, kinds)

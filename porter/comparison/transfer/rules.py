@@ -98,7 +98,7 @@ def _layer(ours: str, rows: Sequence[Row]) -> FilledLayer:
         ours: the layer's name.
     """
     prefixes = [*dict.fromkeys(_split(name)[0] for row in rows for name in row.sources)]
-    made = list[tuple[str, str]]()
+    expressions = list[tuple[str, str]]()
     for row in rows:
         names = {}
         for name in row.sources:
@@ -108,9 +108,9 @@ def _layer(ours: str, rows: Sequence[Row]) -> FilledLayer:
                 names[name] = f'source[f"{slot}{escaped(variable)}"]'
             else:
                 names[name] = f'source["{escaped(variable, False)}"]'
-        made.append((_split(row.name)[1], row.text(names)))
+        expressions.append((_split(row.name)[1], row.text(names)))
     op = next((row.kind for row in rows if row.kind), "variables")
-    return FilledLayer(LayerKind(op, tuple(made)), ours, tuple(filter(None, prefixes)))
+    return FilledLayer(LayerKind(op, tuple(expressions)), ours, tuple(filter(None, prefixes)))
 
 
 def _split(name: str) -> tuple[str, str]:

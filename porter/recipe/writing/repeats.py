@@ -64,15 +64,15 @@ def _repeat_row(row: Sequence[YamlStep], defaults: Mapping[str, Any]) -> Iterato
         row: the uses, one after another.
         defaults: of the block's parameters.
     """
-    kind, (stem, first) = _kind(row[0]), _split_number(row[0])
+    kind, (stem, first_number) = _kind(row[0]), _split_number(row[0])
     values = [{**defaults, **{key: value for key, value in step.items() if key != kind}} for step in row]
     ends = _cheapest_ends(values)
     if len(ends) == len(row):
         yield from row
         return
     # `count` goes on through all lines; a single line numbers its repetitions itself, from 1.
-    path = f"{stem}{{count+{first}}}" if first else f"{stem}{{count}}"
-    if len(ends) == 1 and first == 1:
+    path = f"{stem}{{count+{first_number}}}" if first_number else f"{stem}{{count}}"
+    if len(ends) == 1 and first_number == 1:
         path = stem
     for start, end in zip([0, *ends], ends, strict=False):
         inner = _inner_arguments(values, start, end)

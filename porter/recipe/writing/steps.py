@@ -53,12 +53,12 @@ def _with_norms(steps: Iterable[YamlStep]) -> tuple[YamlStep, ...]:
     """
     lines: list[YamlStep] = []
     for step in steps:
-        before = lines[-1] if lines else {}
-        condition = {"when": before["when"]} if "when" in before else {}
+        step_before = lines[-1] if lines else {}
+        condition = {"when": step_before["when"]} if "when" in step_before else {}
         plain_norm = {"batch_norm": step.get("batch_norm"), **condition}
-        if WITH_NORM & before.keys() and step == plain_norm:
+        if WITH_NORM & step_before.keys() and step == plain_norm:
             lines[-1] = {
-                **{key: value for key, value in before.items() if key != "when"},
+                **{key: value for key, value in step_before.items() if key != "when"},
                 NORM: step["batch_norm"],
                 **condition,
             }
@@ -107,17 +107,17 @@ class _BlockWriter:
         that each of these reads from outside of itself.
         """
         self.sources[path] = dict.fromkeys(inputs)
-        around, inner = path, path
-        while around:
+        scope, inner = path, path
+        while scope:
             # up one part of the path; parts that are no scope are passed over
-            around = around.rpartition("/")[0]
-            if around and around not in self.scopes:
+            scope = scope.rpartition("/")[0]
+            if scope and scope not in self.scopes:
                 continue
-            self.around[inner] = around
-            self.members.setdefault(around, {})[inner] = None
-            outside = (source for source in inputs if not source.startswith(f"{around}/"))
-            self.sources.setdefault(around, {}).update(dict.fromkeys(outside))
-            inner = around
+            self.around[inner] = scope
+            self.members.setdefault(scope, {})[inner] = None
+            outside = (source for source in inputs if not source.startswith(f"{scope}/"))
+            self.sources.setdefault(scope, {}).update(dict.fromkeys(outside))
+            inner = scope
 
     def use(self, path: str) -> Use:
         """Return a use of a block, whose steps are the members of the scope `path`; of "", the whole graph as

@@ -231,8 +231,8 @@ class BlockTemplate:
                 condition = self._condition(use_numbers, word, name, list(remaining))
             text += f"'{source}' if {condition} else "
             remaining = {i: other_source for i, other_source in remaining.items() if other_source != source}
-        last = next(iter(remaining.values()))
-        return last if text == "=" else f"{text}'{last}'"
+        last_source = next(iter(remaining.values()))
+        return last_source if text == "=" else f"{text}'{last_source}'"
 
 
 def _literal(value: PlainValue) -> str | None:

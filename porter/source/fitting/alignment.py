@@ -110,10 +110,10 @@ class Alignment:
         layer of its own for an identity, a flattening, or a norm that was folded into the convolution before
         it.
         """
-        before = node.inputs[0] if _keeps_values(node.op) else self.norms.get(node.path, "")
-        return isinstance(node.op, ops.Identity) or name in self.candidates.get(before, ())
+        path_before = node.inputs[0] if _keeps_values(node.op) else self.norms.get(node.path, "")
+        return isinstance(node.op, ops.Identity) or name in self.candidates.get(path_before, ())
 
-    def _inputs(self, node: Node, layer: FileNode, known: Mapping[str, str]) -> Sequence[str]:
+    def _inputs(self, node: Node, layer: FileNode, known_pairs: Mapping[str, str]) -> Sequence[str]:
         """Return the file's layers that stand for the node's inputs, in the order of these inputs: a choice
         that gives what `layer` reads. A choice that agrees with the known pairs is preferred.
         """
@@ -123,7 +123,7 @@ class Alignment:
         agreeing = (
             names
             for names in fitting
-            if all(known.get(path, name) == name for path, name in zip(node.inputs, names, strict=True))
+            if all(known_pairs.get(path, name) == name for path, name in zip(node.inputs, names, strict=True))
         )
         return next(agreeing, fitting[0])
 
@@ -320,7 +320,7 @@ def _makes_cell(op: Op | Foreign) -> bool:
     return isinstance(op, ops.GlobalAvgPool | ops.GlobalMaxPool | ops.AsMap) or op == ops.Flatten()
 
 
-def is_kind(wanted: Op, found: Op | Foreign, shape: Shape, head: bool) -> bool:
+def is_kind(node_op: Op, layer_op: Op | Foreign, shape: Shape, head: bool) -> bool:
     """Return whether a layer can be a node by its op. Pads, strides, epsilons and clipping may differ, and
     the classes of the `head`.
 
@@ -328,27 +328,27 @@ def is_kind(wanted: Op, found: Op | Foreign, shape: Shape, head: bool) -> bool:
     and a norm whose statistics became constants is a scale.
 
     Args:
-        wanted: the node's op.
-        found: the layer's op.
+        node_op: the node's op.
+        layer_op: the layer's op.
         shape: of what the node reads.
         head: whether the node is the head.
     """
-    match wanted, found:
+    match node_op, layer_op:
         case ops.Conv(), ops.Conv():
-            same = (wanted.groups, wanted.window.kernel) == (found.groups, found.window.kernel)
-            return same and (head or wanted.filters == found.filters)
+            same = (node_op.groups, node_op.window.kernel) == (layer_op.groups, layer_op.window.kernel)
+            return same and (head or node_op.filters == layer_op.filters)
         case ops.Dense(), ops.Conv():
-            return found.window == _POINT and found.groups == 1
+            return layer_op.window == _POINT and layer_op.groups == 1
         case ops.GlobalAvgPool(), ops.AvgPool():
-            return found.window.kernel == shape[1:] and found.convention.rule == "valid"
+            return layer_op.window.kernel == shape[1:] and layer_op.convention.rule == "valid"
         case ops.AvgPool(), ops.GlobalAvgPool():
-            return wanted.window.kernel == shape[1:]
+            return node_op.window.kernel == shape[1:]
         case ops.BatchNorm(), ops.ChannelScale():
             return True
         case ((ops.Relu() | ops.Relu6()), (ops.Relu() | ops.Relu6())):
             return True
         case _:
-            return type(wanted) is type(found)
+            return type(node_op) is type(layer_op)
 
 
 def describe(op: Op | Foreign) -> str:

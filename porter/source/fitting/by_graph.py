@@ -99,9 +99,11 @@ def _fit(candidate: Candidate, end: End, keep_background: bool) -> Fit:
     # The taps are the names under which an engine shows the values of nodes.
     tap_names_of_zoo = tap_names(member, draft, layers) if is_zoos_model else {}
     unread = _unread_layers(file, end)
-    left = (f"left out, because the head does not read them: {some(unread)}",) if unread else ()
-    words = f"the file's graph is used; it differs from that of zoo '{member.zoo.name}': {some(differences)}"
-    different = (words,) if differences else ()
+    left_out_warning = (f"left out, because the head does not read them: {some(unread)}",) if unread else ()
+    difference_text = (
+        f"the file's graph is used; it differs from that of zoo '{member.zoo.name}': {some(differences)}"
+    )
+    difference_warning = (difference_text,) if differences else ()
     return Fit(
         graph=graph,
         tensors=names,
@@ -122,7 +124,7 @@ def _fit(candidate: Candidate, end: End, keep_background: bool) -> Fit:
         folded=folded,
         differences=len(differences),
         scaling=grafted.scaling,
-        warnings=(*left, *different, *grafted.warnings),
+        warnings=(*left_out_warning, *difference_warning, *grafted.warnings),
         notes=(OWN_GRAPH, *_norms_note(draft, grafted.graph, folded)),
     )
 
@@ -152,8 +154,8 @@ def _norms_note(draft: Graph, grafted: Graph, folded: Mapping[str, str]) -> tupl
         f"{len(folded)} folded into the layers before them": len(folded),
         f"{scales} scales and offsets": scales,
     }
-    made = ", ".join(words for words, count in counts.items() if count)
-    return (f"its batch norms: {made}",) if made else ()
+    changes = ", ".join(words for words, count in counts.items() if count)
+    return (f"its batch norms: {changes}",) if changes else ()
 
 
 def _differences(draft: Graph, grafted: Graph, folded: Collection[str], size: Size) -> list[str]:
@@ -322,17 +324,17 @@ def _layer_called(file: FileGraph, name: str, checkpoint: Checkpoint) -> str:
     Raises:
         MappingError: the file has no such layer.
     """
-    known = {
+    layers_by_name = {
         **{node.tap: node.name for node in file.nodes if node.tap},
         **{node.name: node.name for node in file.nodes},
     }
-    if name not in known:
+    if name not in layers_by_name:
         raise MappingError(
             f"the file's graph has no layer '{name}'",
             where=str(checkpoint.path),
             next=tensors_hint(checkpoint.path),
         )
-    return _logits_of(file, known[name])
+    return _logits_of(file, layers_by_name[name])
 
 
 def _units(op: object) -> int | None:

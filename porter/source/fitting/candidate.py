@@ -80,11 +80,11 @@ class Candidate:
         Every set of weights has its own protocol: torchvision's two zoos differ only in preprocessing and
         published figures.
         """
-        for other in self.member.kin():
-            if other.file is None or other.zoo.names != self.member.zoo.names:
+        for sibling in self.member.kin():
+            if sibling.file is None or sibling.zoo.names != self.member.zoo.names:
                 continue
-            if is_published(other.file, self.checkpoint.digests):
-                return other
+            if is_published(sibling.file, self.checkpoint.digests):
+                return sibling
         return None
 
     @cached_property

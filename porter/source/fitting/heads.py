@@ -237,15 +237,15 @@ class Heads:
             raise self._refusal(f"several layers could be the head: {listed}", (*pairs, *direct))
         return next(iter(direct), None)
 
-    def _unknown_between(self, first: str, units: int) -> MappingError:
+    def _unknown_between(self, first_layer: str, units: int) -> MappingError:
         """Return the error for dense layers that can follow each other: each takes as many values as the one
         before it gives, and the file does not say what is between them.
 
         Args:
-            first: the layer from which the others follow.
+            first_layer: the layer from which the others follow.
             units: how many values it gives.
         """
-        row = [first]
+        row = [first_layer]
         # Each layer takes as many values as the one before it gives.
         while following := [
             name for name, shape in self.dense.items() if shape[1] == units and name not in row

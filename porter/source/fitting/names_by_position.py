@@ -66,12 +66,12 @@ def name_by_position(candidate: Candidate) -> tuple[Candidate, tuple[str, ...]]:
             f"'{next(iter(expected_shapes))}'"
         )
         raise MappingError(message, where=str(checkpoint.path))
-    named: dict[str, Array] = {}
+    renamed: dict[str, Array] = {}
     for (file_name, array), (own_name, shape) in zip(arrays.items(), expected_shapes.items(), strict=True):
         # A head may be a 1x1 convolution.
-        named[own_name] = array[0, 0] if array.ndim == 4 and array.shape == (1, 1, *shape) else array
+        renamed[own_name] = array[0, 0] if array.ndim == 4 and array.shape == (1, 1, *shape) else array
         role = _ROLES.get(_last_word(file_name))
-        if named[own_name].shape != shape or role not in (None, _ROLES.get(_last_word(own_name))):
+        if renamed[own_name].shape != shape or role not in (None, _ROLES.get(_last_word(own_name))):
             raise MappingError(
                 f"'{file_name}' ({shape_text(array.shape)}) stands where the zoo's code has '{own_name}' "
                 f"({shape_text(shape)})",
@@ -79,10 +79,10 @@ def name_by_position(candidate: Candidate) -> tuple[Candidate, tuple[str, ...]]:
                 next=f"save it with {zoo.reference}'s own code, which writes the names",
             )
     note = (
-        f"the names are not those of zoo '{zoo.name}': all {len(named)} tensors are taken by "
+        f"the names are not those of zoo '{zoo.name}': all {len(renamed)} tensors are taken by "
         "position, as its loader does"
     )
-    return candidate.renamed(replace(checkpoint, tensors=named, notes=(*checkpoint.notes, note))), (note,)
+    return candidate.renamed(replace(checkpoint, tensors=renamed, notes=(*checkpoint.notes, note))), (note,)
 
 
 def _keeps_order(published: WeightsFile | None, checkpoint: Checkpoint) -> bool:

@@ -180,8 +180,8 @@ def _best_prefix(
     counts = Counter(
         prefix
         for name in checkpoint.tensors
-        for prefix, rest in _prefixes(name, dialect.SEPARATOR)
-        if rest in expected
+        for prefix, name_behind in _prefixes(name, dialect.SEPARATOR)
+        if name_behind in expected
     )
     prefixes = {
         name.removesuffix(layers[path].name)

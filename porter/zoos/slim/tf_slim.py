@@ -36,11 +36,11 @@ def import_slim() -> Any:
         NotInstalled: tf-slim or tf_keras is not installed.
     """
     import_tensorflow()
-    wanted, actual = _NORMALISATION
+    old_name, present_name = _NORMALISATION
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with modules_as({wanted: import_module(actual)}):
+            with modules_as({old_name: import_module(present_name)}):
                 # Looked up, so that TensorFlow's lazy loader keeps the module that it finds now.
                 _ = import_module("tensorflow.python.layers.normalization").BatchNormalization
             return import_module("tf_slim")
