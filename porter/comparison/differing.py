@@ -437,13 +437,14 @@ class Differences:
         """Yield that B's tensor has the same numbers as A's in another order: of its rows (filters), or of
         the inputs, rows or columns of a kernel. Yield none if the numbers are others.
         """
-        role = "kernel" if "kernel" in unit_a.tensors else "gamma" if "gamma" in unit_a.tensors else "value"
-        if unit_a.kind == "conv_transpose" or role not in unit_a.tensors:
+        role = next((role for role in ("kernel", "gamma", "value") if role in unit_a.tensors), None)
+        if unit_a.kind == "conv_transpose" or role is None:
             return
         kernel_a, kernel_b = unit_a.tensors[role], unit_b.tensors[role]
         bias = [unit.tensors.get("bias", unit.tensors.get("beta")) for unit in (unit_a, unit_b)]
         rows = _permuted(kernel_a, kernel_b, 0, *bias)
         if rows is not None:
+            # the first row that stands elsewhere
             label = int(np.flatnonzero(rows != np.arange(len(rows)))[0])
             # The rows of the last layer are classes.
             if _ends(self.pairing.form_a, unit_a.path):
@@ -595,8 +596,8 @@ def _pair(numbers: tuple[int, int]) -> str:
 
 
 def _pads(site: Site, size: KnownSize) -> str:
-    """Return in words what a window is padded with at a size of its input: `pads 1, 1, 1, 1` or `pads
-    nothing`.
+    """Return in words what a window is padded with at a size of its input, such as `pads 1` or
+    `pads nothing`.
     """
     sides = [pad_amounts(site.convention, site.window, axis, size[axis]) for axis in (0, 1)]
     amounts = *sides[0], *sides[1]

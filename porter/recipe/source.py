@@ -139,8 +139,8 @@ class SourcePart(NamedTuple):
     location: Location
 
     def value(self) -> Any:
-        """Return the value of the part inside mappings for the keys of its place: 3 at `('options',
-        'depth')` as `{'options': {'depth': 3}}`.
+        """Return the value of the part inside mappings for the keys of its place: 3 at
+        `('options', 'depth')` as `{'options': {'depth': 3}}`.
         """
         value = self.source.value(self.location)
         for key in reversed(self.place):

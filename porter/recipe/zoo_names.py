@@ -38,8 +38,8 @@ WHOLE_NAMES = (f"{{{INPUT}}}", f"{{{OWN_NAME}}}")
 
 
 def layer_names(member: Member, graph: Graph, generation: str | None = None) -> dict[str, LayerName]:
-    """Return the zoo's names of nodes, by path: `layer1.0.conv1` for `layer1/0/conv1`. No two are equal, so
-    that the inverse is a dictionary.
+    """Return the zoo's names of nodes, by path: `layer1.0.conv1` for `stage1/unit1/conv1`. No two are equal,
+    so that the inverse is a dictionary.
 
     Args:
         graph: the result of `expand` for this variant.

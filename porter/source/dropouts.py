@@ -39,9 +39,8 @@ def with_dropouts(opened: Opened) -> Opened:
                 warnings.append(f"{KEEP_DROPOUT}: {warning}")
             continue
         path = _unused_path(graph, layer.after)
-        graph = _insert_after(
-            graph, layer.after, Node(path, Dropout(layer.rate, _DROPS_MAPS[layer.kind]), (layer.after,))
-        )
+        dropout = Dropout(layer.rate, _DROPS_MAPS[layer.kind])
+        graph = _insert_after(graph, layer.after, Node(path, dropout, (layer.after,)))
         if names and layer.name not in names.values():
             names[path] = layer.name
     if not opened.facts.left_out:

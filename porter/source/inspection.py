@@ -243,7 +243,7 @@ def _or_trained_port(unmatched: Inspection) -> Inspection:
     names them, with none it says how to open the file.
     """
     checkpoint = unmatched.checkpoint
-    # A graph is that of a port's framework; a file of tensors alone may be of any that ports are trained in.
+    # A file of tensors alone may not say its framework.
     trainable = TRAINED if checkpoint.graph is not None else (None, "jax", *TRAINED)
     if checkpoint.dialect not in trainable:
         return unmatched

@@ -75,8 +75,8 @@ def translate(checkpoint: Checkpoint, wishes: Wishes) -> tuple[Translated, Known
 
 
 def with_blocks(file: Translated) -> tuple[Translated, Mapping[str, str]]:
-    """Return the same graph under paths that show its blocks, such as `layer1/0/conv1`, with the arguments
-    in which the uses of a block differ; and the path in `file` of each new path.
+    """Return the same graph under paths that show its blocks, such as `layer1/layer_0/conv1`, with the
+    arguments in which the uses of a block differ; and the path in `file` of each new path.
     """
     # A file that a recipe fits needs no search for blocks.
     from porter.graph.blocks.find_blocks import find_blocks

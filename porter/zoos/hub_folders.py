@@ -111,8 +111,8 @@ def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltMode
 
 
 def stated_size(size: Any) -> tuple[int, int] | None:
-    """Return rows and columns of an image as a library's settings say them: (224, 224) for `224` or `[224,
-    224]`; None for anything else.
+    """Return rows and columns of an image as a library's settings say them: (224, 224) for `224` or
+    `[224, 224]`; None for anything else.
     """
     sides = [size, size] if isinstance(size, int) else size
     if not isinstance(sides, list | tuple) or len(sides) != 2:

@@ -21,8 +21,8 @@ from porter.zoos.added import added_zoo
 
 
 def other_code() -> str:
-    """Return the advice for a zoo's model that porter cannot build as the source is: `--reference
-    FILE.py:CALLABLE`.
+    """Return the advice for a zoo's model that porter cannot build as the source is:
+    `--reference FILE.py:CALLABLE`.
     """
     return f"build it in code of your own, and compare with that: {options.REFERENCE('FILE.py:CALLABLE')}"
 

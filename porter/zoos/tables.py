@@ -232,8 +232,8 @@ SIDE = "side"
 
 
 def takes_any_size(variant: str) -> bool:
-    """Return whether a library's model of a variant takes every input size: a transformer has positions for
-    one size.
+    """Return whether a library's model of a variant takes every input size: transformers and mixers are
+    built for one.
     """
     return not variant.startswith(("vit_", "mixer_"))
 

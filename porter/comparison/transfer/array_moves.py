@@ -120,9 +120,9 @@ def counted(shape: Sequence[int]) -> Places:
 
 
 def move_of(places: Places, shape: Sequence[int]) -> Move | None:
-    """Return the steps of numpy that make an array of `shape` into one with the cells `places`: for `[[0,
-    3], [1, 4], [2, 5]]` of an array (2, 3), a transpose. Return None where slices, orders of axes and shapes
-    do not do it.
+    """Return the steps of numpy that make an array of `shape` into one with the cells `places`: for
+    `[[0, 3], [1, 4], [2, 5]]` of an array (2, 3), a transpose. Return None where slices, orders of axes and
+    shapes do not do it.
 
     Args:
         places: for each cell of the result, the number of the cell that it comes from.
@@ -181,12 +181,18 @@ def _candidates(inner: Places, shape: tuple[int, ...]) -> Iterable[Move]:
     wanted_sizes = tuple(size for size in shape if size != 1)
     if sorted(sizes) != sorted(wanted_sizes):
         return
-    drops = (Indexed(tuple("0" if size == 1 else ":" for size in own_shape)),) if sizes != own_shape else ()
-    adds = (Indexed(tuple("None" if size == 1 else ":" for size in shape)),) if wanted_sizes != shape else ()
+    drop = Indexed(tuple("0" if size == 1 else ":" for size in own_shape))
+    add = Indexed(tuple("None" if size == 1 else ":" for size in shape))
     for order in permutations(range(len(sizes))):
         if tuple(sizes[axis] for axis in order) == wanted_sizes:
-            turns = () if order == tuple(range(len(order))) else (Turned(order),)
-            yield (*drops, *turns, *adds)
+            steps = list[Step]()
+            if sizes != own_shape:
+                steps.append(drop)
+            if order != tuple(range(len(order))):
+                steps.append(Turned(order))
+            if wanted_sizes != shape:
+                steps.append(add)
+            yield tuple(steps)
 
 
 def _general(places: Places, inner: Places) -> Move | None:

@@ -163,7 +163,9 @@ def _chain(form: NormalForm, unit: Unit) -> _Chain | None:
     norms = [node for node in holders if isinstance(node.op, ops.BatchNorm)]
     if len(layers) + len(norms) < len(holders) or len(norms) > 1 or unit.kind == "conv_transpose":
         return None
-    return _Chain(layers, norms[0] if norms else None) if layers or norms else None
+    if not layers and not norms:
+        return None
+    return _Chain(layers, norms[0] if norms else None)
 
 
 def _of_odd(
@@ -337,7 +339,9 @@ def _of_norm(
     if source_roles.keys() - target_roles.keys():
         return
     for role in target_roles:
-        value = _whole(norm, role) if role in source_roles else SameNumber(1 if role == "gamma" else 0)
+        # A scale of 1 and an offset of 0 change nothing.
+        neutral = SameNumber(1 if role == "gamma" else 0)
+        value = _whole(norm, role) if role in source_roles else neutral
         if role == "mean" and isinstance(bias, Copied) and isinstance(value, Copied):
             yield (target_norm.holder, role), ComputedValue("mean_less_bias", {"mean": value, "bias": bias})
         else:

@@ -98,8 +98,8 @@ def _function(name: str) -> str:
 
 
 def _kind(name: str, kind: LayerKind) -> str:
-    """Return the text of the function that makes the variables of one kind of layer: `def put_conv(made,
-    ours, source, theirs):` and a line for each variable.
+    """Return the text of the function that makes the variables of one kind of layer:
+    `def put_conv(made, ours, source, theirs):` and a line for each variable.
     """
     lines = [f"def {name}({', '.join(('made', 'ours', *_needed(kind)))}):"]
     for variable, text in kind.made:

@@ -167,8 +167,8 @@ class NamedStep:
         return FilledLayer(self.kind, ours, tuple(theirs))
 
     def texts(self, variables: Sequence[str]) -> list[str]:
-        """Return the names as strings of Python, f-strings where a variable stands in them: `f"layer{i}.{j +
-        1}.conv"`.
+        """Return the names as strings of Python, f-strings where a variable stands in them:
+        `f"layer{i}.conv"`.
         """
         columns = iter(self.columns)
         texts = list[str]()
@@ -178,14 +178,16 @@ class NamedStep:
             is_f = any(index is not None for index, _ in columns_of_name)
             marks = list[str]()
             for place, (index, add) in enumerate(columns_of_name):
-                letter = place in name.letters
+                is_letter = place in name.letters
                 if index is None:
-                    marks.append(chr(ord("a") + add) if letter else str(add))
-                elif letter:
+                    marks.append(chr(ord("a") + add) if is_letter else str(add))
+                elif is_letter:
                     marks.append(f"{{chr({ord('a') + add} + {variables[index]})}}")
+                elif add == 0:
+                    marks.append(f"{{{variables[index]}}}")
                 else:
-                    sign = f" {'+' if add > 0 else '-'} {abs(add)}" if add else ""
-                    marks.append(f"{{{variables[index]}{sign}}}")
+                    sign = "+" if add > 0 else "-"
+                    marks.append(f"{{{variables[index]} {sign} {abs(add)}}}")
             text = _alternating([escaped(text, is_f) for text in name.texts], marks)
             texts.append(f'f"{text}"' if is_f else f'"{text}"')
         return texts

@@ -48,8 +48,8 @@ def draft_steps(graph: Graph, options: Mapping[str, Value]) -> DraftedSteps:
 
 
 def _with_norms(steps: Iterable[YamlStep]) -> tuple[YamlStep, ...]:
-    """Return the steps, with a convolution and the plain batch norm right after it as one step: `{conv:
-    conv1, ..., norm: bn1}`.
+    """Return the steps, with a convolution and the plain batch norm right after it as one step:
+    `{conv: conv1, ..., norm: bn1}`.
     """
     lines: list[YamlStep] = []
     for step in steps:
@@ -68,8 +68,8 @@ def _with_norms(steps: Iterable[YamlStep]) -> tuple[YamlStep, ...]:
 
 
 def with_arguments(graph: Graph) -> Graph:
-    """Return the graph with scopes that have the arguments of each use of a block, such as `{'filters':
-    64}`: all in which the uses differ.
+    """Return the graph with scopes that have the arguments of each use of a block, such as
+    `{'filters': 64}`: all in which the uses differ.
     """
     writer = _BlockWriter(graph, dict.fromkeys((f"bn_{name}" for name in OPERATIONS["batch_norm"]), None))
     writer.use("")

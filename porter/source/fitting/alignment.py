@@ -388,8 +388,8 @@ def _input_choices(node: Node, candidates: Mapping[str, Sequence[str]]) -> Itera
 
 
 def _is_part(part: tuple[str, ...], whole: tuple[str, ...]) -> bool:
-    """Return whether the names of `part` stand in `whole` one after another: `('b', 'c')` in `('a', 'b',
-    'c')`, and not `('a', 'c')`.
+    """Return whether the names of `part` stand in `whole` one after another: `('b', 'c')` in
+    `('a', 'b', 'c')`, and not `('a', 'c')`.
     """
     return any(whole[start : start + len(part)] == part for start in range(len(whole) - len(part) + 1))
 

@@ -160,7 +160,7 @@ def _norms_note(draft: Graph, grafted: Graph, folded: Mapping[str, str]) -> tupl
 
 def _differences(draft: Graph, grafted: Graph, folded: Collection[str], size: Size) -> list[str]:
     """Return the differences of the file's graph from the recipe's, as lines of a message, such as
-    `stem/conv: padding 'same' where the recipe has 'pad 3'`. Pads that are equal at the file's size are no
+    `stem/conv: padding 'same' where the recipe has '3'`. Pads that are equal at the file's size are no
     difference.
 
     Args:

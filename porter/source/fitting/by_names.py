@@ -69,11 +69,9 @@ def fit_by_names(candidate: Candidate, keep_background: bool = False) -> Fit:
     with_zoos_head = candidate.located if zoo is todays_zoo else locate(draft, naming.layers, zoo, checkpoint)
     head = Heads(candidate, naming.layers[head_path], with_zoos_head.unexpected, chosen).find()
     with_head = _with_head(candidate, naming, head, chosen, keep_background)
-    located = (
-        with_zoos_head
-        if with_head.as_drafted(draft, naming)
-        else locate(with_head.graph, with_head.named, zoo, checkpoint)
-    )
+    located = with_zoos_head
+    if not with_head.as_drafted(draft, naming):
+        located = locate(with_head.graph, with_head.named, zoo, checkpoint)
     ignored, left_out_warnings = _unused_tensors(candidate, located, with_zoos_head, naming, head)
     places = {
         path: member.recipe.source.where(layer.location)
