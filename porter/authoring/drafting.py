@@ -78,7 +78,7 @@ class NewRecipe:
         return sum(1 for _ in to_do(self.draft.text))
 
     def record(self) -> dict[str, Any]:
-        """Return the draft as JSON."""
+        """Return the record that `porter recipe new --json` prints."""
         return {
             "recipe": str(self.path),
             "variant": self.variant,

@@ -285,7 +285,8 @@ def judged(
     every: bool = False,
     tolerance: float | None = None,
 ) -> Comparison:
-    """Judge two models whose graphs were read, and return the comparison.
+    """Compare two models whose graphs were read, layer by layer and at their outputs, and return the
+    comparison with the verdict.
 
     Args:
         names: what the user calls each.

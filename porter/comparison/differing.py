@@ -185,8 +185,8 @@ class Differences:
         return read_a, read_b, [pairs.get(path, path) for path in read_a]
 
     def _wires(self, unit_a: Unit, unit_b: Unit) -> Iterator[_Finding]:
-        """Yield a difference where a pair of units reads values that are no pairs, or reads pairs in another
-        order.
+        """Yield a difference where two paired units are wired otherwise: they read values that are no pairs,
+        or pairs in another order.
         """
         read_a, read_b, expected_b = self._read(unit_a.inputs, unit_b.inputs)
         is_other_order = sorted(expected_b) == sorted(read_b)
@@ -577,7 +577,7 @@ def _words(unit: Unit) -> str:
 
 
 def _of_attribute(unit: Unit, name: str) -> Kind:
-    """Return the kind of a difference in an attribute of a unit."""
+    """Return the kind of the difference that two units have in the attribute `name`, such as `epsilon`."""
     if unit.kind in _ACTIVATIONS:
         return "activation"
     if unit.kind == "move":
@@ -606,11 +606,8 @@ def _pads(site: Site, size: KnownSize) -> str:
 
 def _equal(value_a: Any, value_b: Any) -> bool:
     """Return whether two attributes are the same; a file may store a number in float32."""
-    if (
-        isinstance(value_a, float | int)
-        and isinstance(value_b, float | int)
-        and not isinstance(value_a, bool)
-    ):
+    are_numbers = isinstance(value_a, float | int) and isinstance(value_b, float | int)
+    if are_numbers and not isinstance(value_a, bool):
         return bool(np.float32(value_a) == np.float32(value_b))
     return bool(value_a == value_b)
 

@@ -233,10 +233,11 @@ def _full(values: Iterable[float], channels: int) -> Numbers:
 
 
 def _of_norm(node: Node, op: ops.BatchNorm, tensors: Mapping[str, Numbers]) -> dict[str, Numbers]:
-    """Return the gamma and beta of the scale that a batch norm is.
+    """Return the scale that a batch norm is: gamma / sqrt(variance + epsilon), and beta less the mean times
+    that.
 
     Args:
-        tensors: the norm's tensors by role.
+        tensors: the norm's by role.
 
     Raises:
         MappingError: a variance plus epsilon is not above 0.

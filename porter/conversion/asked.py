@@ -78,7 +78,7 @@ class Wanted:
 
 
 def read_asked(asked: ConvertOptions) -> Wanted:
-    """Read and check the options.
+    """Read the options of `convert`, and check them against each other; nothing is opened yet.
 
     Raises:
         PorterError: one of them is wrong, contradicts another, or does not go with this kind of source.
@@ -146,7 +146,7 @@ def _source(
 
 
 def _expect_together(asked: ConvertOptions, framework: Destination, dtype: Dtype) -> None:
-    """Expect that the options go together, and with this kind of source.
+    """Refuse options that contradict each other, or that do not go with this kind of source.
 
     Raises:
         UsageError: the first pair that contradicts, with what to leave out.
@@ -229,7 +229,11 @@ def _expect_together(asked: ConvertOptions, framework: Destination, dtype: Dtype
 
 
 def parse_dtype(text: str) -> Dtype:
-    """Return the dtype of this name, which is one of porter.base.dtypes.DTYPES."""
+    """Return the storage type of this name, such as `float16`.
+
+    Raises:
+        UsageError: it is none of porter.base.dtypes.DTYPES.
+    """
     for dtype in DTYPES:
         if dtype == text:
             return dtype

@@ -310,7 +310,9 @@ def _check(
 def _record_warnings(
     record: Record, opened: Opened, framework: Destination, asked: Size | None
 ) -> tuple[str, ...]:
-    """Return what the user should know of a port, besides its check."""
+    """Return warnings of what a user of the port has to know, besides its check: a recipe in place of
+    porter's own, a licence, an input that is no square, photos that nothing describes.
+    """
     warnings, member = [], opened.member
     shipped = replaced_recipe(member.recipe) if member is not None and record.recipes is None else None
     if member is not None and shipped is not None:
@@ -335,7 +337,7 @@ def _record_warnings(
 
 
 def _for_squares(opened: Opened, framework: Destination, asked: Size | None) -> str:
-    """Say how to get a port that takes squares.
+    """Return the advice on how to get a port that takes squares, for one that takes another size only.
 
     Args:
         asked: the size that the user gave, at which a file without one was read.

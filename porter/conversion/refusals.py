@@ -24,8 +24,9 @@ _MOST_ABLE = ("torch", "tf", "onnx")
 def under_own_names(
     errors: Sequence[PorterError], graph: Graph, opened: Opened | None, size: Size
 ) -> list[PorterError]:
-    """Return the errors of a destination that refuses some nodes, under the file's own names of these. A
-    file's graph can be ported up to the values before all of them, which are named as they are typed.
+    """Return the errors of a destination that refuses some nodes, with the file's own names of these and
+    advice: which destinations have every op, and at which values before the refused nodes `--outputs` can
+    end the file's graph instead.
 
     Args:
         errors: their `where` is the path of the node; others stay as they are.

@@ -140,7 +140,7 @@ class TensorLists(Strict):
         return Counter(f"{re.split('[./]', name)[-1]} = {number}" for name, number in self.filled.items())
 
     def counts(self) -> dict[str, Any]:
-        """Return the counts that `--json` prints."""
+        """Return how many tensors are used, ignored and filled, as `--json` prints it."""
         used, ignored, filled = len(self.used), len(self.ignored), len(self.filled)
         return {
             "used": used,
@@ -448,7 +448,7 @@ def _made_by(path: Path) -> str:
 
 
 def _destination_of(record: Record, path: Path) -> Destination:
-    """Return the destination that wrote a port.
+    """Return the destination (a framework that ports are written for) that wrote a port.
 
     Raises:
         FileError: a plug-in added it, which is not installed.

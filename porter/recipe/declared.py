@@ -54,7 +54,7 @@ class Declared:
         )
 
     def without_names(self, names: Set[str]) -> Declared:
-        """Return this recipe without names that another has."""
+        """Return this recipe without those of its names that a recipe before it has."""
         return replace(
             self,
             names={name: mark for name, mark in self.names.items() if name not in names},

@@ -193,7 +193,8 @@ def without_numbers(text: str) -> str:
 
 
 def layers_by_name(graph: Graph, tables: Iterable[NodeNames]) -> Counter[str]:
-    """Return the number of layers by their names, see `LayersByName`.
+    """Return how many layers of a graph have each name, or each set of names in several tables; see
+    `LayersByName`.
 
     Args:
         tables: the zoo's names by path, and those of its older code.

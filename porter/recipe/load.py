@@ -242,7 +242,8 @@ def _assemble_with_base(source: RecipeSource, base: Recipe) -> RecipeSource:
 def _expect_variable_names(
     source: RecipeSource, location: Location, values: Mapping[str, Any], taken: Mapping[str, str]
 ) -> None:
-    """Refuse names of variables that the language has, or that are taken.
+    """Refuse names of variables (options, constants, parameters) that are words of the recipe language, or
+    that are taken.
 
     Args:
         taken: what each name that is not free is, such as "an option".

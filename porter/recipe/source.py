@@ -217,13 +217,9 @@ def yaml_error(path: Path, error: yaml.YAMLError) -> RecipeError:
     """Return the error of a recipe that is not valid YAML."""
     problem = getattr(error, "problem", None) or " ".join(str(error).split())
     context_start, mark = getattr(error, "context_mark", None), getattr(error, "problem_mark", None)
-    # the parser stops far behind a bracket that is not closed
-    if (
-        context_start
-        and mark
-        and context_start.line < mark.line
-        and "flow" in str(getattr(error, "context", ""))
-    ):
+    # The parser stops far behind a bracket that is not closed. It calls what stands in brackets a flow.
+    is_in_brackets = "flow" in str(getattr(error, "context", ""))
+    if is_in_brackets and context_start and mark and context_start.line < mark.line:
         problem, mark = "a bracket is opened here and not closed on its line", context_start
     advice = next(
         (advice for words, advice in _YAML_ADVICE if words in problem),

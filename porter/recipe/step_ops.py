@@ -27,7 +27,8 @@ MakeConvention = Callable[[SiteKind, Convention], Convention]
 
 
 def make_op(attributes: Attributes, channels: int, pad: MakeConvention) -> Op:
-    """Return the op of a step's node.
+    """Return the op of a step's node: a Conv for `conv` and for `depthwise_conv`, with the pads that the zoo
+    has there.
 
     Args:
         channels: of the step's input.

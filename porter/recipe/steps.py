@@ -299,7 +299,9 @@ def _parse_step(
 def _parse_overrides(
     source: RecipeSource, location: Location, values: Any, kind: str, known: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Return the arguments of `first` or `last`, whose keys are checked."""
+    """Return the arguments in a step's `first` or `last`, which replace its own in the first or last
+    repetition; their keys are checked.
+    """
     if not isinstance(values, dict):
         raise RecipeError(
             f"'{location[-1]}' must be a mapping, such as {{stride: 2}}", where=source.where(location)

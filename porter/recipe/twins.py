@@ -66,7 +66,7 @@ def shipped_twins(member: Member) -> tuple[Twin, ...] | None:
 
 
 def _parse_twins(content: Mapping[str, Any]) -> Twins:
-    """Return the twins that a twins.json lists."""
+    """Return the twins that a twins.json lists, by the recipe's file, by variant and by zoo."""
     return {
         name: {
             variant: {

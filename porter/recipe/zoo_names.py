@@ -274,7 +274,9 @@ def _bare_name(graph: Graph, node: Node, module: str, tensor: str, framework: st
 
 
 def _expect_computed(graph: Graph, node: Node, rule: NameRule) -> None:
-    """Refuse `computed` if the zoo's code cannot have computed the node's tensor so."""
+    """Refuse a line with `computed` (an array that the zoo's code computes, such as positions of sines) if
+    it names no tensor, or if the node's tensor cannot be that array.
+    """
     array = COMPUTED[str(rule.computed)]
     if rule.tensor is None:
         raise RecipeError(

@@ -249,7 +249,9 @@ class _ZooReader:
     document: Document
 
     def zoo(self) -> Zoo:
-        """Return the zoo that the section describes, each part checked."""
+        """Return the zoo that the section describes. Each part is checked, and all errors are raised
+        together.
+        """
         location: Location = (ZOOS, self.name)
         values = self.source.data[ZOOS][self.name]
         section = parse_section(ZooSection, self.source, location, values)
@@ -328,7 +330,7 @@ class _ZooReader:
         return reasons
 
     def _read_generation(self, location: Location, values: Mapping[str, Any]) -> Generation:
-        """Return the section of an older generation."""
+        """Return what an older generation of the zoo's code has otherwise: names, options and pads."""
         section = parse_section(GenerationSection, self.source, location, values)
         return Generation(
             names=read_names(self.source, (*location, "names"), section.names),

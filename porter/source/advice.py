@@ -153,7 +153,9 @@ def how_to_save_graph(checkpoint: Checkpoint) -> str | None:
 
 
 def advice_without_recipe(checkpoint: Checkpoint) -> str:
-    """Return what to do with a file that no recipe fits."""
+    """Return what to do with a file that no recipe fits, for the end of an error: save its model with a
+    graph, or draft a recipe.
+    """
     draft = (
         f"{RECIPE_LIST.advise()} shows the networks that porter knows; for another network, "
         f"{RECIPE_NEW.advise(name=NAME, weights=checkpoint.path)} drafts a recipe to complete "

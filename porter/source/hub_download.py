@@ -148,15 +148,15 @@ class _Source:
             DownloadError: as `fetch_repository`.
         """
         errors = import_module("huggingface_hub.errors")
-        owned, revision = self.repository.owner_and_name, self.repository.revision
+        owner_and_name, revision = self.repository.owner_and_name, self.repository.revision
         # It gives a path, None if nothing is known, or an object that says that the commit has no such file.
-        cached = self.library.try_to_load_from_cache(owned, name, revision=revision)
+        cached = self.library.try_to_load_from_cache(owner_and_name, name, revision=revision)
         if not isinstance(cached, str | None):
             return None
         try:
             return Path(
                 self.library.hf_hub_download(
-                    owned,
+                    owner_and_name,
                     name,
                     revision=revision,
                     local_files_only=self.offline,

@@ -54,9 +54,6 @@ def _in_torch_form(tensors: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
         if modules and (modules[0].startswith("tf_") or modules[0] in _COLLECTIONS):
             del modules[0]
         numbered = (re.sub(r"^layer_(?=\d+$)", "", module) for module in modules)
-        in_torch_axes = (
-            array.transpose(_OUTPUTS_FIRST[array.ndim])
-            if word == "kernel" and array.ndim in _OUTPUTS_FIRST
-            else array
-        )
-        yield ".".join((*numbered, _TORCH_WORDS.get(word, word))), in_torch_axes
+        if word == "kernel" and array.ndim in _OUTPUTS_FIRST:
+            array = array.transpose(_OUTPUTS_FIRST[array.ndim])
+        yield ".".join((*numbered, _TORCH_WORDS.get(word, word))), array

@@ -92,7 +92,7 @@ def _background_warnings(opened: Opened, wishes: Wishes) -> tuple[str, ...]:
 
 
 def _open_as_member(checkpoint: Checkpoint, member: Member, wishes: Wishes) -> Opened:
-    """Open a file as the variant that is asked for."""
+    """Open a file as the variant that is asked for. If it is not that variant, the error says what to do."""
     candidate = Candidate.of(member, checkpoint)
     known_origin = origin_of(candidate, wishes.origin)
     try:

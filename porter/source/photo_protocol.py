@@ -57,7 +57,9 @@ def in_proportion(protocol: Preprocess | None, built: KnownSize, native: KnownSi
 
 
 def _at_square(protocol: Preprocess, size: KnownSize) -> Preprocess:
-    """Return the protocol in proportion to a square size; unchanged for other sizes."""
+    """Return the protocol with its resize and its crop in proportion to a square size, as 256 and 224 become
+    342 and 299; unchanged for sizes that are no square.
+    """
     if size[0] != size[1]:
         return protocol
     try:

@@ -227,7 +227,9 @@ def _match(port: StoredPort, checkpoint: Checkpoint, member: Member | None) -> _
 
 
 def _expect_cover(port: StoredPort, checkpoint: Checkpoint, matched: _MatchedTensors) -> None:
-    """Expect all tensors of the port's model, and no others."""
+    """Refuse a file that lacks tensors of the port's model, or has others. The error says how to save the
+    model.
+    """
     if not (matched.missing or matched.unexpected):
         return
     problems = [f"the file lacks {some(list(matched.missing))}"] if matched.missing else []

@@ -79,8 +79,7 @@ def build_by(
             _assign(layers, request.checkpoint)
         attach_runner(
             model,
-            {layer: taps_layer.output for layer, taps_layer in first_names(model).items()}
-            | {RETURNED: model.output},
+            {name: layer.output for name, layer in first_names(model).items()} | {RETURNED: model.output},
             "cpu",
             any_size(request.variant),
         )
@@ -108,7 +107,9 @@ def _runs_at_any_size(variant: str) -> bool:
 
 
 def _build(request: BuildRequest) -> Any:
-    """Build as `build_by` does for keras.applications; its constructors have some options as arguments."""
+    """Build a model of keras.applications with its weights. Options that its constructor has as arguments
+    are passed on; others are refused.
+    """
     _, constructor_arguments = KERAS.get(request.variant, ("", {}))
     taken = {name: value for name, value in request.options.items() if name in constructor_arguments}
     foreign = {name: value for name, value in request.options.items() if name not in taken}

@@ -84,7 +84,8 @@ def _read_stated(file: Path) -> Any:
 
 
 def _make_object(models: Any, stated: Any, where: str) -> Any:
-    """Make a model of KerasHub's, or a value, as `keras.saving.serialize_keras_object` states it.
+    """Make a model of KerasHub's with its parts, from the JSON that `keras.saving.serialize_keras_object`
+    writes. Only classes of keras_hub.models are called.
 
     Args:
         stated: the object as JSON: a class with its arguments, a list, or a plain value.

@@ -83,7 +83,11 @@ def build_by(
 
 
 def _load(library: str, model: nn.Module, checkpoint: Checkpoint) -> None:
-    """Load a state_dict of the model strictly."""
+    """Load a checkpoint's tensors into a model; all of both have to fit.
+
+    Raises:
+        MappingError: they do not.
+    """
     from porter.frameworks.torch.graph_module import to_tensor
 
     state = OrderedDict((key, to_tensor(array)) for key, array in checkpoint.tensors.items())

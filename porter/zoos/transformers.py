@@ -231,7 +231,8 @@ def _expect_loaded(loaded: Mapping[str, Any], kinds: Sequence[str], where: str) 
 
 
 def _settings_of_options(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return transformers' settings that say options of a recipe.
+    """Return the settings with which transformers' model has these options of the recipe, by the table
+    SETTINGS.
 
     Raises:
         CannotRun: one has none.

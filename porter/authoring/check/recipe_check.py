@@ -124,7 +124,7 @@ def _check_variant(member: Member) -> ExpandedVariant:
 
 
 def _expect_known(recipe: Recipe, uses: Iterator[VariableUse]) -> None:
-    """Expect that expressions use only variables that they can see."""
+    """Refuse expressions that use a variable which is not known where they stand."""
     faults = Faults()
     for use in uses:
         for name in use.unknown():

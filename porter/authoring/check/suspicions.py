@@ -81,7 +81,7 @@ def _undecided_pads(recipe: Recipe, members: Sequence[ExpandedVariant]) -> Itera
 
 
 def _unused_names(recipe: Recipe) -> Iterator[RecipeError]:
-    """Yield options, constants, parameters and blocks that nothing reads."""
+    """Yield a suspicion for each option, constant, parameter and block that nothing reads."""
     in_graph = list(uses_in_graph(recipe))
     shared = [*in_graph, *(use for zoo in recipe.zoos.values() for use in uses_in_zoo(recipe, zoo))]
     used = frozenset[str]().union(*(use.names for use in shared))
@@ -156,7 +156,7 @@ def _steps_without_repeats(recipe: Recipe) -> Iterator[RecipeError]:
 
 
 def _empty_names(recipe: Recipe, members: Sequence[ExpandedVariant]) -> Iterator[RecipeError]:
-    """Yield lines that give a layer the name ''."""
+    """Yield a suspicion for each line of a zoo's names that gives a layer the name ''."""
     nameless = {
         layer.location: path for member in members for path, layer in member.names.items() if not layer.name
     }

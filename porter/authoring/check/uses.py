@@ -52,7 +52,7 @@ def uses_in_graph(recipe: Recipe) -> Iterator[VariableUse]:
 
 
 def uses_in_zoo(recipe: Recipe, zoo: Zoo) -> Iterator[VariableUse]:
-    """Yield the uses in a zoo's pads and names, inherited ones included."""
+    """Yield the uses of variables in a zoo's pads and names, inherited ones included."""
     shared = _variables_everywhere(recipe)
     older = zoo.generations.values()
     parts = (*(part.padding for part in older), *(part.padding for part in zoo.overrides.values()))
@@ -73,7 +73,7 @@ def _variables_everywhere(recipe: Recipe) -> KnownNames:
 
 
 def _uses_in_name(rule: NameRule, known: KnownNames) -> Iterator[VariableUse]:
-    """Yield the variables that a name of tensors uses."""
+    """Yield the variables that a line of a table of names uses, in the prefixes before its name too."""
     captured = compile_pattern(rule.pattern).groupindex.keys()
     for location, text in rule.parts:
         # Whole names, and the rows of a table of names, have a place in their table.

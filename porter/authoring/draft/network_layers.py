@@ -154,7 +154,12 @@ def list_layers(checkpoint: Checkpoint) -> ListedLayers:
 
 
 def _framework_of_names(checkpoint: Checkpoint) -> Framework:
-    """Return the framework whose names the tensors have."""
+    """Return the framework whose names the tensors have: `conv.weight` is torch's, `conv/kernel`
+    TensorFlow's.
+
+    Raises:
+        UsageError: they are those of another framework.
+    """
     for framework in _ROLES:
         if checkpoint.dialect == framework:
             return framework

@@ -55,7 +55,7 @@ def _is_listing(value: Any) -> bool:
 
 
 def flow(value: Any) -> str:
-    """Write the value in YAML on one line."""
+    """Return a value as YAML on one line: `{conv: stem, kernel: [3, 1]}`."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{scalar(key)}: {flow(item)}" for key, item in value.items()) + "}"
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -64,7 +64,9 @@ def flow(value: Any) -> str:
 
 
 def scalar(value: Any) -> str:
-    """Write a word, a number, true or false, or null."""
+    """Return a word, a number, a boolean or None as YAML; a text that YAML would read as something else is
+    in quotes.
+    """
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -227,6 +227,7 @@ def _rows_of(pairing: Pairing, kernel: Copied) -> Copied | None:
     if kernel.places is None:
         return Copied(keys)
     row_sizes = np.array([pairing.form_a.tensors[path]["kernel"][0].size for path, _ in kernel.keys])
+    # for each cell, which of the source's kernels it is from
     which = kernel.which if kernel.which is not None else np.zeros_like(kernel.places)
     which = which.reshape(len(which), -1)
     places = kernel.places.reshape(len(kernel.places), -1)

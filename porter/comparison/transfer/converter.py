@@ -71,7 +71,7 @@ def _said(text: str) -> str:
 
 
 def _head(about: About) -> str:
-    """Return the module's docstring and its imports."""
+    """Return the beginning of the module: its docstring, which says how to run it, and its imports."""
     imports = ["import sys", "", "import numpy as np"]
     functions = "load_file, save_file" if about.reader == "safetensors" else "save_file"
     return "\n".join(

@@ -122,7 +122,7 @@ def _split(name: str) -> tuple[str, str]:
 
 
 def escaped(text: str, in_f: bool = True) -> str:
-    """Return a text as it stands between double quotes.
+    r"""Return a text as it stands between double quotes in Python: with `\"` for a quote.
 
     Args:
         in_f: the quotes are those of an f-string, in which braces are doubled.
@@ -153,7 +153,9 @@ class NamedStep:
     columns: tuple[tuple[int | None, int], ...]
 
     def at(self, values: Numbers) -> FilledLayer:
-        """Return the layer for these values of the variables."""
+        """Return the layer of the target, and those of the source, whose names have these values of the
+        variables in place of their numbers: `layer1.0` for (1, 0).
+        """
         numbers = iter([add if index is None else values[index] + add for index, add in self.columns])
         layer_names = list[str]()
         for name in self.names:

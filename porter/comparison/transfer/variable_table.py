@@ -71,7 +71,7 @@ class Row:
 
     @cached_property
     def sources(self) -> tuple[str, ...]:
-        """The names of the source's tensors."""
+        """The names of the source's tensors that the variable is made of."""
         parts = (
             part
             for argument in self.given.values()
@@ -115,7 +115,7 @@ class Row:
         return f"{expression}.astype(np.{self.dtype})" if self.cast else expression
 
     def record(self) -> dict[str, Any]:
-        """Return a line of the table."""
+        """Return the row as a line of the table in into.json."""
         names = {name: f"source[{name!r}]" for name in self.sources}
         return {
             "name": self.name,

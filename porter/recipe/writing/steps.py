@@ -172,7 +172,9 @@ class _BlockWriter:
                 self._write_lines(f"{block}_{number + 1}", group)
 
     def _write_lines(self, name: str, uses: Mapping[str, Use]) -> None:
-        """Write the lines of a block, and note the arguments of each use."""
+        """Write the lines of a block that all these uses share, under `name`, and note the arguments of each
+        use.
+        """
         template = BlockTemplate(list(uses.values()))
         defaults = template.defaults
         self.blocks[name] = BlockLines(

@@ -45,7 +45,8 @@ SCALES_INPUT = "it is of a layer that scales the input, and the file does not sa
 
 
 def fit_by_names(candidate: Candidate, keep_background: bool = False) -> Fit:
-    """Fit a variant to a file of weights by the zoo's names.
+    """Fit a variant to a file of weights without a graph, by the zoo's names: return the graph with the
+    file's head, and which tensor of the file is which of its nodes'.
 
     Args:
         keep_background: see porter.source.wishes.Wishes.
@@ -224,7 +225,12 @@ def _unused_tensors(
 def _expect_cover(
     located: Located, unexpected: list[str], places: Mapping[str, str], candidate: Candidate
 ) -> None:
-    """Refuse a file that lacks tensors, or has some that nothing uses."""
+    """Refuse a file that lacks tensors of the variant, or has some that nothing uses; the error lists both.
+
+    Args:
+        unexpected: the names of those that nothing uses.
+        places: by path, where the recipe names the node.
+    """
     if not located.missing and not unexpected:
         return
     flat_layer = flattening_layer(candidate, unexpected)
@@ -265,7 +271,9 @@ def _activation(zoo: Zoo, classes: int) -> str | None:
 
 
 def _expect_ignored_values(zoo: Zoo, checkpoint: Checkpoint, ignored: Mapping[str, str]) -> None:
-    """Refuse ignored tensors that differ from what the zoo says they equal."""
+    """Refuse tensors that a zoo's rule ignores because they equal something (`equals`, such as 0), if they
+    do not.
+    """
     for rule in zoo.ignore:
         if rule.equals is None:
             continue

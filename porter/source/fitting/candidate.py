@@ -111,7 +111,7 @@ class Candidate:
         return align(self.graph, self.checkpoint.graph, self.member.native_size())
 
     def with_map(self, settings: tuple[str, ...]) -> Candidate:
-        """Return the candidate with the file's layers as `--map` says.
+        """Return the candidate with the settings of `--map`: which layer of the file is which node.
 
         Raises:
             UsageError: as `parse_map`.

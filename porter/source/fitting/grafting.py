@@ -167,7 +167,7 @@ def _append_head(
 
 
 def _layers_from_input(file: FileGraph, name: str) -> list[FileNode]:
-    """Return the layers from the input to `name`, in their order."""
+    """Return the layers from the file's input to `name`, in their order; each has one input."""
     chain: list[FileNode] = []
     while name != INPUT:
         chain.insert(0, file.by_name[name])

@@ -178,11 +178,12 @@ class Heads:
         return head_rows(self.candidate, self.layer.name)
 
     def find(self) -> Head:
-        """Return the file's head.
+        """Return the file's head: the layer with the zoo's name, otherwise the only one whose shape fits,
+        otherwise none. Layers behind it are left out.
 
         Raises:
-            MappingError: several layers could be the head, or dense layers follow each other and nothing says
-                what is between them, or nothing says whether a layer stands before or after the pool.
+            MappingError: several layers could be the head, or dense layers follow each other and nothing
+                says what is between them, or nothing says whether a layer stands before or after the pool.
         """
         if self.rows is None and self.chosen:
             raise self._refusal(
@@ -339,7 +340,8 @@ def flattening_layer(candidate: Candidate, names: Collection[str]) -> str | None
 
 
 def dense_op(candidate: Candidate, layer: str) -> Dense:
-    """Return the op of the file's dense layer `layer`.
+    """Return the op of a dense layer of the file that `--map` names, with its number of units, and a bias if
+    the file has one.
 
     Raises:
         MappingError: the file lacks it.

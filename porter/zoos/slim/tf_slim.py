@@ -30,7 +30,8 @@ _NORMALISATION = ("tf_keras.legacy_tf_layers.normalization", "tf_keras.src.legac
 
 @cache
 def import_slim() -> Any:
-    """Import `tf_slim`, able to make batch norms.
+    """Import `tf_slim`, with the module of TensorFlow that its batch norms need and that TensorFlow no
+    longer has: tf_keras's stands in for it.
 
     Raises:
         NotInstalled: tf-slim or tf_keras is not installed.
