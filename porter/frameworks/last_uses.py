@@ -9,7 +9,8 @@ Key = TypeVar("Key")
 
 
 def last_uses(steps: Iterable[Iterable[Key]], kept: Collection[Key] = ()) -> list[list[Key]]:
-    """List, for each step, the values of the step that no later step reads.
+    """List, for each step, the values of the step that no later step reads, so that they can be freed behind
+    it: the steps (a, b), (b, c), (c, d) give [a], [b], [c, d].
 
     Args:
         steps: the values that each step reads and makes.

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from porter.frameworks.code.language import Layer, plain
@@ -18,7 +18,8 @@ from porter.padding import Front, Pads, Site, Window
 def front_layer(
     pad: str, sizes: Callable[[Window], Mapping[str, PlainValue]]
 ) -> Callable[[Front, Site, str], Layer]:
-    """Return the function that makes the layer in front of a site, which pads as the site's realisation says.
+    """Return the function that makes the pad layer in front of a windowed op's site (its window, strides and
+    padding convention), for Spellings.pad.
 
     Args:
         pad: the framework's function that pads an array by a `pad_width` with `constant_values`.
@@ -31,6 +32,7 @@ def front_layer(
         if front.rule == "explicit":
             width: PlainValue = ((0, 0), (top, bottom), (left, right), (0, 0))
             return Layer(pad, {"pad_width": width, "constant_values": front.fill or 0}, why)
+        # SAME depends on the map's size; `same_lower` has the odd cell before the map.
         lower = front.rule == "same_lower"
         return Layer("same_pad", {**sizes(site.window), "lower": lower, "fill": front.fill}, why)
 
@@ -39,12 +41,14 @@ def front_layer(
 
 def pad_arguments(op: ops.Pad | ops.ExtendMap, shape: Shape) -> dict[str, PlainValue]:
     """Return the arguments of the framework's function that pads an array of a `shape`: the cells before and
-    after each axis, none along the batch, and the number or the mode that fills them.
+    after each axis, none along the batch, and the number or the mode that fills them. One row above a map:
+    `{"pad_width": ((0, 0), (1, 0), (0, 0), (0, 0)), "constant_values": 0}`.
     """
-    own: dict[str, PlainValue] = (
+    filling: dict[str, PlainValue] = (
         {"mode": op.mode} if isinstance(op, ops.ExtendMap) else {"constant_values": op.fill or 0}
     )
-    return {"pad_width": ((0, 0), *(op.ends.get(axis, (0, 0)) for axis in _axes_of_batch(shape))), **own}
+    widths = (op.ends.get(axis, (0, 0)) for axis in _axes_of_batch(shape))
+    return {"pad_width": ((0, 0), *widths), **filling}
 
 
 def reduce_arguments(op: ops.Reduce) -> dict[str, PlainValue]:
@@ -67,13 +71,13 @@ def sides(pads: Pads) -> PlainValue:
 
 
 def size_checks(plan: Plan, names: Mapping[str, str]) -> list[str]:
-    """Return the first lines of `__call__`, which refuse inputs of other shapes, if the plan is right at one
-    input size only, or an input is no map.
+    """Return the first lines of `__call__`, which refuse inputs of other shapes: of a map whose size is fixed
+    (`if x.shape[1:3] != (224, 224):`), and of any input that is no map. No lines for a map of open size.
 
     Args:
         names: of the arguments, by path.
     """
-    right = "the pads are right at" if plan.fixed_by_pads else "the layers fit"
+    reason = "the pads are right at" if plan.fixed_by_pads else "the layers fit"
     lines = []
     for path, shape in taken_shapes(plan).items():
         x = names[path]
@@ -82,53 +86,62 @@ def size_checks(plan: Plan, names: Mapping[str, str]) -> list[str]:
             _, rows, columns = shape
             lines += [
                 f"        if {x}.shape[1:3] != ({rows}, {columns}):",
-                f'            raise ValueError(f"{right} {rows}x{columns} only, got {{{x}.shape[1:3]}}")',
+                f'            raise ValueError(f"{reason} {rows}x{columns} only, got {{{x}.shape[1:3]}}")',
             ]
         elif not is_map(shape):
-            other = [f"{x}.shape[{axis}] != {size}" for axis, size in enumerate(shape, 1) if size is not None]
+            conditions = [f"{x}.ndim != {1 + len(shape)}"]
+            conditions += [
+                f"{x}.shape[{axis}] != {size}" for axis, size in enumerate(shape, 1) if size is not None
+            ]
+            title = "the input" if x == "x" else x
             lines += [
-                f"        if {' or '.join([f'{x}.ndim != {1 + len(shape)}', *other])}:",
-                (
-                    f'            raise ValueError(f"{"the input" if x == "x" else x} is {axes_text(shape)}, '
-                    f'got {{{x}.shape}}")'
-                ),
+                f"        if {' or '.join(conditions)}:",
+                f'            raise ValueError(f"{title} is {axes_text(shape)}, got {{{x}.shape}}")',
             ]
     return lines
 
 
 def _axes_of_batch(shape: Shape) -> Mapping[int, int]:
-    """Return, by the axes of a value, their places among the axes of a batch with the channels last."""
+    """Return, by the axes of a value, their places among the axes of a batch with the channels last: of a map
+    C x H x W `{1: 1, 2: 2, 0: 3}`, of an array of two axes `{0: 1, 1: 2}`.
+    """
     order = CHANNELS_LAST if is_map(shape) else range(len(shape))
     return {axis: number for number, axis in enumerate(order, 1)}
 
 
 def _crop(op: ops.Crop, shape: Shape) -> Layer:
-    """Spell a crop as the cells that are kept, by the place of the axis: its start, stop and step."""
+    """Return the layer `crop`, whose argument `cells` has the axis, start, stop and step of each cut: the
+    first 7 rows of a map are `((1, None, 7, None),)`.
+    """
     cuts = [
         (axis_of_layer, op.cuts[axis])
         for axis, axis_of_layer in _axes_of_batch(shape).items()
         if axis in op.cuts
     ]
-    return Layer(
-        "crop",
-        {"cells": tuple((axis_of_layer, cut.start, cut.stop, cut.step) for axis_of_layer, cut in cuts)},
-    )
+    cells = tuple((axis_of_layer, cut.start, cut.stop, cut.step) for axis_of_layer, cut in cuts)
+    return Layer("crop", {"cells": cells})
 
 
 def _rearrange(op: ops.Rearrange, shape: Shape) -> Layer:
-    """Spell a rearrangement as a pattern in which the channels of maps are last."""
-    before = [[f"{name}={size}" if size else name for name, size in axis] for axis in op.moves.split]
-    sides = ((before, is_map(shape)), ([list(axis) for axis in op.moves.joined], op.map))
-    texts = (
-        " ".join(_axis_text(side[axis]) for axis in (CHANNELS_LAST if of_map else range(len(side))))
-        for side, of_map in sides
-    )
-    return Layer("rearrange", {"pattern": " -> ".join(texts)})
+    """Return the layer `rearrange`, whose pattern says how axes are split, moved and joined, as einops does;
+    the channels of maps are last: `a b c -> (a b) c` makes tokens of a map's cells.
+    """
+    split = [[f"{name}={size}" if size else name for name, size in axis] for axis in op.moves.split]
+    joined = [list(axis) for axis in op.moves.joined]
+    pattern = f"{_pattern_side(split, is_map(shape))} -> {_pattern_side(joined, op.map)}"
+    return Layer("rearrange", {"pattern": pattern})
 
 
-def _axis_text(parts: list[str]) -> str:
-    """Return an axis in the words of a pattern, in parentheses where it is split."""
-    return parts[0] if len(parts) == 1 and "=" not in parts[0] else f"({' '.join(parts)})"
+def _pattern_side(axes: Sequence[Sequence[str]], of_map: bool) -> str:
+    """Return one side of a pattern, from the parts of each axis in porter's order."""
+    order = CHANNELS_LAST if of_map else range(len(axes))
+    return " ".join(_axis_text(axes[axis]) for axis in order)
+
+
+def _axis_text(parts: Sequence[str]) -> str:
+    """Return an axis in the words of a pattern: `a`, or in parentheses where it is split, `(a=2 b)`."""
+    is_whole = len(parts) == 1 and "=" not in parts[0]
+    return parts[0] if is_whole else f"({' '.join(parts)})"
 
 
 def _resize(op: ops.Resize | ops.ResizeLike, shape: Shape) -> Layer:
@@ -136,9 +149,11 @@ def _resize(op: ops.Resize | ops.ResizeLike, shape: Shape) -> Layer:
     arguments: dict[str, PlainValue] = {"mode": op.mode, "coordinates": op.coordinates}
     if isinstance(op, ops.Resize):
         arguments |= {"size": op.size} if op.size else {"scale": op.scale}
-    # Each mode adds what only it reads.
-    arguments |= {"rounding": op.rounding} if op.mode == "nearest" else {}
-    return Layer("resize", arguments | ({"a": op.a, "inside": op.inside} if op.mode == "cubic" else {}))
+    if op.mode == "nearest":
+        arguments |= {"rounding": op.rounding}
+    elif op.mode == "cubic":
+        arguments |= {"a": op.a, "inside": op.inside}
+    return Layer("resize", arguments)
 
 
 def _constants(values: tuple[float, ...]) -> PlainValue:

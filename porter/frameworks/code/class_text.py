@@ -36,7 +36,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Class:
-    """A generated class: its name, its constructor's arguments, and its lines."""
+    """A class that model.py gets: its name, its constructor's arguments, and its lines."""
 
     name: str
     parameters: tuple[Parameter, ...]
@@ -76,8 +76,8 @@ def write_class(
     between uses, and a `forward` that calls them. Return it with its lines.
 
     Args:
+        given: the recipe's arguments, and `channels`, in each use: `{"channels": {0: 64, 1: 128}}`.
         known: what the text above the class defines.
-        given: the recipe's arguments, and `channels`, in each use.
         entry: lines that `forward` begins with.
         defaults: whether arguments that are the same in most uses get a default.
     """
@@ -90,6 +90,7 @@ def write_class(
         writer = _BodyWriter(template, given, known, {product: local})
     parameters = _make_parameters(writer.arguments.used_arguments(), defaults)
     language = known.language
+    # The loops of `forward`, by the first part of each.
     runs = {run.names[0]: (run.names, run.pattern, run.numbers) for run in writer.runs}
     signature = ["self", *(p.name if p.default is None else f"{p.name}={p.default}" for p in parameters)]
     signature += ["*", *language.passed] if language.passed else []
@@ -97,8 +98,8 @@ def write_class(
     code = Code()
     methods = code.within(f"class {name}({language.module}):")
     methods.say("def __init__", Bracketed("", tuple(map(Item, signature))), ":")
-    # A constructor without any line has `pass`.
-    for line in language.begin if language.begin or writer.body.lines else ("pass",):
+    is_empty = not language.begin and not writer.body.lines
+    for line in ("pass",) if is_empty else language.begin:
         methods.deeper.line(line)
     code.lines.extend([*writer.body.lines, ""])
     methods.line(f"def {language.method}({', '.join(['self', *template.variables.values()])}):")
@@ -112,23 +113,21 @@ def _sort_owners_first(parts: Sequence[TemplatePart]) -> list[TemplatePart]:
     """
     places = {part.name: index for index, part in enumerate(parts)}
 
-    def place(part: TemplatePart) -> tuple[int, int]:
-        """Return a part's key for sorting: the last place among itself and the parts that contain it, and how
-        many dots its name has.
+    def sort_key(part: TemplatePart) -> tuple[int, int]:
+        """Return the last place among a part and its owners, and how many dots its name has, so that it comes
+        behind an owner at the same place.
         """
         names = part.name.split(".")
-        around = [".".join(names[:depth]) for depth in range(1, len(names))]
-        # By the last of its owners and itself, and behind an owner at the same place.
-        return max(places[name] for name in [*(name for name in around if name in places), part.name]), len(
-            around
-        )
+        owners = [".".join(names[:depth]) for depth in range(1, len(names))]
+        last_place = max(places[name] for name in (*owners, part.name) if name in places)
+        return last_place, len(owners)
 
-    return sorted(parts, key=place)
+    return sorted(parts, key=sort_key)
 
 
 def _make_parameters(used: Mapping[str, Vector], defaults: bool) -> tuple[Parameter, ...]:
-    """Return the arguments of a class, those with a default last. A default is a value of 0 or 1 that more
-    than a third of the uses share, and none unless `defaults` allows it.
+    """Return the arguments of a class, those with a default last. A default is a value of 0 or 1 (or False or
+    True) that more than a third of the uses share; without `defaults` no argument gets one.
 
     Args:
         used: the value in each use, by argument.
@@ -166,15 +165,15 @@ class _BodyWriter:
         single = template.uses == 1
         root_runs = find_runs(template.parts, known.classes, template.outputs) if single else []
         self.runs = list(root_runs)
-        inside = {name: run for run in root_runs for name in run.names}
-        containers: set[str] = set()
+        run_of_part = {name: run for run in root_runs for name in run.names}
+        written_containers: set[str] = set()
         for part in _sort_owners_first(template.parts):
-            run = inside.get(part.name)
+            run = run_of_part.get(part.name)
             texts = self._inlined_arguments(part)
             if texts is not None:
                 self.inlined[part.name] = texts
             if part.again is None and texts is None:
-                self._write_containers(part.name, containers)
+                self._write_containers(part.name, written_containers)
             if run is None:
                 self._write_part(part, single)
             # A run of parts is written as one loop, where its first part stands.
@@ -185,31 +184,42 @@ class _BodyWriter:
         for number, edge in enumerate(template.outputs):
             self._write_source_flag(edge, None, number)
 
-    def _write_containers(self, name: str, containers: set[str]) -> None:
-        """Write the containers around a part that are not there yet: `self.stem = nn.Module()`."""
-        *parents, own = name.split(".")
+    def _write_containers(self, name: str, written: set[str]) -> None:
+        """Write the containers around the part `name` that are not there yet: for `stem.conv` the line
+        `self.stem = nn.Module()`. They and the part are added to `written`, because a part may contain
+        others.
+        """
+        parents = name.split(".")[:-1]
         for depth in range(1, len(parents) + 1):
             container = ".".join(parents[:depth])
-            if container not in containers:
+            if container not in written:
                 self.body.line(f"self.{container} = {self.known.language.module}()")
-                containers.add(container)
-        containers.add(name if not parents else f"{'.'.join(parents)}.{own}")
+                written.add(container)
+        written.add(name)
 
     def _inlined_arguments(self, part: TemplatePart) -> Mapping[str, Expression] | None:
-        """Return the arguments of a part that `forward` says itself where the part is applied; None for any
-        other part.
+        """Return the arguments of a part that is no attribute of the module, because `forward` says it where
+        it is applied, such as `nn.max_pool(x, (2, 2))`: a layer without tensors that is the same in all uses.
+        None for any other part.
         """
         language = self.known.language
         if language.inline is None or part.again is not None:
             return None
-        first, *others = part.alternatives
-        own = first.kind in (CHAIN, ROW, *self.known.classes, *language.with_tensors, *language.functions)
-        called_again = any(other.again == part.name for other in self.template.parts)
-        varies = others or any(len(set(vector.values())) > 1 for vector in first.arguments.values())
-        absent = len(part.at) < self.template.uses
-        if own or first.why or called_again or varies or absent:
+        layer, *other_layers = part.alternatives
+        needs_attribute = layer.kind in (
+            CHAIN,
+            ROW,
+            *self.known.classes,
+            *language.with_tensors,
+            *language.functions,
+        )
+        is_called_again = any(other_part.again == part.name for other_part in self.template.parts)
+        varies = other_layers or any(len(set(vector.values())) > 1 for vector in layer.arguments.values())
+        is_absent = len(part.at) < self.template.uses
+        if needs_attribute or layer.why or is_called_again or varies or is_absent:
             return None
-        return {slot: spell(next(iter(vector.values()))) for slot, vector in first.arguments.items()}
+        # an argument has one value in all uses
+        return {slot: spell(set(vector.values()).pop()) for slot, vector in layer.arguments.items()}
 
     def _write_source_flag(self, edge: Edge, name: str | None, number: int) -> None:
         """Write a flag that says in which uses another source feeds the input `number` of the part `name`, or
@@ -221,8 +231,12 @@ class _BodyWriter:
         self._write_flag((name, number), f"{(name or 'output').replace('.', '_')}_from_{source}", edge.here)
 
     def _write_flag(self, key: tuple[str | None, int | None], flag: str, here: Mapping[int, bool]) -> None:
-        """Write the flag `flag`, which is true in the uses where `here` is, under a name that nothing has,
-        and note it by its key.
+        """Write an attribute that tells uses apart, such as `self.residual = stride == 1`, and note its name
+        in `flags` under `key`.
+
+        Args:
+            flag: its name, which gets an underscore where a part has it.
+            here: its value by the number of the use.
         """
         taken = {*self.flags.values(), *(part.name.split(".")[0] for part in self.template.parts)}
         while flag in taken:
@@ -246,9 +260,8 @@ class _BodyWriter:
         if functions:
             if not everywhere:
                 flag = "residual" if functions[0].kind == "add" else f"with_{part.name.replace('.', '_')}"
-                self._write_flag(
-                    (part.name, None), flag, {use: use in part.at for use in range(self.template.uses)}
-                )
+                has_part = {use: use in part.at for use in range(self.template.uses)}
+                self._write_flag((part.name, None), flag, has_part)
             return
         if part.name in self.known.stages:
             self.body.say(f"self.{part.name} = ", self.known.stages[part.name])
@@ -260,12 +273,18 @@ class _BodyWriter:
                 self.body.line(f"self.{part.name} = {language.row}")
                 run.write(self.body, Owner(language, f"self.{part.name}"), self._call_own_class)
                 return
-        rest = set(range(self.template.uses))
+        self._write_alternatives(part)
+
+    def _write_alternatives(self, part: TemplatePart) -> None:
+        """Write the layers that a part is in several uses: one line, or a branch of an `if` for each, and an
+        identity for the uses that lack the part.
+        """
+        rest = set(range(self.template.uses))  # uses whose layer is not written yet
         word = "if"
         for alternative in part.alternatives:
             value = self._part_expression(alternative, part.name)
-            # `rest`: uses whose layer is not written yet; `left`: those of them that this alternative leaves.
-            left, code = rest - set(alternative.at), self.body
+            left = rest - set(alternative.at)
+            code = self.body
             if left:
                 here = {use: use in alternative.at for use in rest}
                 condition = self.arguments.condition(here, f"with_{part.name.replace('.', '_')}", part.name)
@@ -277,7 +296,7 @@ class _BodyWriter:
             code.say(f"self.{part.name} = ", value)
             rest, word = left, "elif"
         if rest:
-            self.body.within("else:").line(f"self.{part.name} = {language.identity}")
+            self.body.within("else:").line(f"self.{part.name} = {self.known.language.identity}")
 
     def _part_expression(self, alternative: Alternative, owner: str) -> Expression:
         """Return the expression that makes a part in the uses of an alternative: a chain or a row of its
@@ -293,11 +312,12 @@ class _BodyWriter:
         return self._call_layer(alternative.kind, texts)
 
     def _chain_member(self, part: TemplatePart, at: Sequence[int], owner: str) -> Item:
-        """Return a member of a chain in the uses `at`: one layer, or a choice between its alternatives, of
-        which the last is the identity if some of the uses lack the member.
+        """Return a member of a chain in the uses `at`: one layer, or a choice between its alternatives, such
+        as `nn.ReLU() if act else nn.Identity()`. The last one is the identity if some of the uses lack the
+        member.
         """
-        rest = set(at)
-        choices: list[tuple[Expression, str]] = []
+        rest = set(at)  # uses that no choice covers yet
+        choices: list[tuple[Expression, str]] = []  # layers with their conditions
         why = next((alternative.why for alternative in part.alternatives if alternative.why), "")
         for alternative in part.alternatives:
             value = self._part_expression(alternative, f"{owner}_{part.name}")
@@ -331,18 +351,22 @@ class _BodyWriter:
         return self.known.language.made(kind, texts, None)
 
 
-def call_class(found: Class, texts: Mapping[str, Expression], language: Language) -> Bracketed:
-    """Return the call that makes a module of a generated class, from the text of each argument."""
-    positional = [texts[p.name] for p in found.parameters if p.default is None]
-    named = {p.name: texts[p.name] for p in found.parameters if p.default not in (None, texts[p.name])}
-    made = call(found.name, *positional, **named)
-    return replace(made, items=(*made.items, *language.passed_on))
+def call_class(called: Class, texts: Mapping[str, Expression], language: Language) -> Bracketed:
+    """Return the call that makes a module of a generated class, from the text of each argument: those without
+    a default by place, others by name where they are not at their default.
+    """
+    positional = [texts[p.name] for p in called.parameters if p.default is None]
+    named = {p.name: texts[p.name] for p in called.parameters if p.default not in (None, texts[p.name])}
+    constructor_call = call(called.name, *positional, **named)
+    return replace(constructor_call, items=(*constructor_call.items, *language.passed_on))
 
 
 def recurring_norms(tree: Body, language: Language) -> dict[str, dict[str, str]]:
-    """Return the kinds of batch norms with an epsilon and a momentum that the text would state in several
-    places, with these arguments.
+    """Return the kinds of batch norms whose epsilon and momentum, where not at their defaults, the text would
+    state in several places, with these arguments: `{"nn.BatchNorm2d": {"eps": "0.001"}}`. model.py defines
+    them once, at its top.
     """
+    # By kind and shared arguments: where norms with these stand.
     places: dict[tuple[str, tuple[tuple[str, str], ...]], set[tuple[str | None, ...]]] = {}
     for layer, path in _norms_with_places(tree, (), language):
         shared = tuple(
@@ -363,7 +387,9 @@ def recurring_norms(tree: Body, language: Language) -> dict[str, dict[str, str]]
 def _norms_with_places(
     body: Body, place: tuple[str | None, ...], language: Language
 ) -> Iterator[tuple[Layer, tuple[str | None, ...]]]:
-    """Yield the batch norms in a module, each with the blocks and names under which the text makes it."""
+    """Yield the batch norms in a module, each with the place at which the text makes it: the name of its part
+    behind those around it, up to the block whose class it is in.
+    """
     for part in body.parts:
         if isinstance(part.content, Layer):
             if part.content.kind in language.norms:

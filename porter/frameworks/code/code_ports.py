@@ -49,8 +49,9 @@ class CodePorts:
     names: Callable[[Graph], Mapping[str, str]] = lambda graph: {}
 
     def places(self, plan: Plan) -> dict[str, ModulePlace]:
-        """Return where the layer of each node stands in the module, by the node's path; a further call of a
-        layer has the place of the first, and nodes without a layer of their own are left out.
+        """Return where the layer of each node stands in the module, by the node's path: `layer1/0/conv1` is
+        at `("layer1", "layers", 0, "conv1")`. A further call of a layer has the place of the first, and nodes
+        without a layer of their own are left out.
         """
         names = self.names(plan.lowered)
         named = with_names(plan, names)
@@ -60,8 +61,8 @@ class CodePorts:
         return {path: by_path[name] for path, name in paths.items() if name in by_path}
 
     def keys(self, plan: Plan) -> Iterator[tuple[Node, str, str]]:
-        """Yield each node with each of its roles and the path of the role's variable in the module, joined by
-        dots.
+        """Yield each node with each of its tensors' roles and the tensor's name in `model.safetensors`, which
+        is the path of the variable in the module: a node, `gamma` and `layer1.layers.0.norm1.weight`.
         """
         by_path = self.places(plan)
         for node in plan.lowered.nodes:
@@ -69,8 +70,11 @@ class CodePorts:
                 yield node, role, ".".join(map(str, (*by_path[node.path], name)))
 
     def arrays(self, plan: Plan, tensors: Tensors) -> dict[str, Array]:
-        """Return the variables by path, in the types of `tensors`; those that only the layers have are
-        filled.
+        """Return the arrays of `model.safetensors` by name, in the types of `tensors`. Variables that only
+        the framework's layers have, such as the gamma of a norm without scale, get ones or zeros.
+
+        Args:
+            tensors: porter's, by the node's path and role.
 
         Raises:
             MappingError: a tensor is missing or has another shape than the graph needs.
@@ -81,7 +85,7 @@ class CodePorts:
             array = tensors.get(node.holder, {}).get(role)
             expected = shapes.get(node.path, {}).get(role)
             if expected is None:
-                # Only the layer has this variable.
+                # Only the layer has this variable, one number for each channel.
                 arrays[key] = np.full(channels[node.source], FILLS[role], np.float32)
                 continue
             if array is None or array.shape != expected:
@@ -125,8 +129,8 @@ class CodePorts:
         for node, role, key in self.keys(plan):
             array = arrays.get(key)
             expected = shapes.get(node.path, {}).get(role)
-            # A further call of a layer has its first call's tensors; others only the layer has.
-            if node.shares is not None or expected is None:
+            is_further_call, only_in_layer = node.shares is not None, expected is None
+            if is_further_call or only_in_layer:
                 continue
             canonical_array = None if array is None else self.canonical(plan.lowered, node, role, array)
             if canonical_array is None or canonical_array.shape != expected:
@@ -141,11 +145,14 @@ class CodePorts:
 def _yield_places(body: Body, prefix: str, place: ModulePlace) -> Iterator[tuple[str, ModulePlace]]:
     """Yield each layer's path in the graph with its place in the module: names of attributes, and `layers`
     and a number for a part of a row.
+
+    Args:
+        prefix: the path of `body` in the graph, with a slash behind it; empty for the whole model.
+        place: that of `body` in the module.
     """
     for number, part in enumerate(body.parts):
-        here: ModulePlace = (*place, "layers", number) if body.row else (*place, *part.name.split("."))
-        path = prefix + part.name.replace(".", "/")
+        names: ModulePlace = ("layers", number) if body.row else tuple(part.name.split("."))
         if isinstance(part.content, Body):
-            yield from _yield_places(part.content, f"{part.content.path}/", here)
+            yield from _yield_places(part.content, f"{part.content.path}/", (*place, *names))
         elif isinstance(part.content, Layer):
-            yield path, here
+            yield prefix + part.name.replace(".", "/"), (*place, *names)

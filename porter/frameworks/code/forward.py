@@ -30,7 +30,8 @@ class Forward:
     Args:
         flags: attribute names of conditions. The key is (name, None) for a part that some uses lack, and
             (name, number) for an input that differs; the output's name is None.
-        runs: first part of a loop to the names of its parts, their pattern `block{index}` and the range.
+        runs: by the first part of a loop, the names of its parts, their pattern `block{index}` and the text
+            of its range.
         inlined: names of parts that are said where they are applied, with the texts of their arguments.
     """
 
@@ -92,11 +93,11 @@ class Forward:
         """
         names, pattern, numbers = self.runs[part.name]
         self._write_pending()
+        source = variable = self.variables[part.inputs[0].source]
         # The loop overwrites its variable, so a value that is still read is copied to another one.
-        given = variable = self.variables[part.inputs[0].source]
-        if variable in live:
+        if source in live:
             variable = self._free_variable(part, live)
-            self.code.line(f"{variable} = {given}")
+            self.code.line(f"{variable} = {source}")
         loop = self.code.within(f"for index in {numbers}:")
         loop.line(f"{variable} = {self.language.got(pattern)}({variable})")
         self.variables[names[-1]] = variable
@@ -105,33 +106,44 @@ class Forward:
     def _add_statement(self, part: TemplatePart, live: set[str]) -> None:
         """Make the statement of a part, such as `x = self.conv(x)`, the pending one. The statement that is
         pending before goes into it, nested or as a term of a sum; where that is not possible, it is written.
-        The part's value gets a new variable where its first input's is still read, where it could be either
-        of two, or where values are joined.
+
+        Args:
+            live: variables of values that later parts still read.
         """
-        first = part.inputs[0]
-        variable = self.variables[first.source]
-        beside = self.joins and variable == "x" and bool(live)
-        if variable in live or beside or len(first.sources) > 1 or self._function_of(part) == "concat":
-            variable = self._free_variable(part, live)
-        nested = self._nest_pending(part, variable)
-        if nested is None:
-            summed = self._sum_with_pending(part, live)
-            if summed is None:
+        variable = self._variable_for(part, live)
+        pending = self._nest_pending(part, variable)
+        if pending is None:
+            expression = self._sum_with_pending(part, live)
+            if expression is None:
                 self._write_pending()
-            nested = _Pending(variable, summed or self._part_expression(part, self.variables), 1)
-        self.pending = nested
+                expression = self._part_expression(part, self.variables)
+            pending = _Pending(variable, expression, 1)
+        self.pending = pending
         self.variables[part.name] = variable
+
+    def _variable_for(self, part: TemplatePart, live: set[str]) -> str:
+        """Return the variable that a part's value is assigned to: that of its first input, or a new one where
+        that is still read, where the input could be either of two, or where values are joined.
+        """
+        first_input = part.inputs[0]
+        variable = self.variables[first_input.source]
+        is_read_later = variable in live
+        is_either = first_input.other is not None
+        # In a module that joins values, they have names beside `x`.
+        is_joined = self._function_of(part) == "concat" or (self.joins and variable == "x" and bool(live))
+        return self._free_variable(part, live) if is_read_later or is_either or is_joined else variable
 
     def _nest_pending(self, part: TemplatePart, variable: str) -> _Pending | None:
         """Return `x = self.norm(self.conv(x))`: the pending statement with its call put into that of a part,
         which alone reads it. None where the two cannot be one statement.
         """
-        pending, first = self.pending, part.inputs[0]
-        if pending is None or len(part.inputs) > 1 or first.other is not None:
+        pending, first_input = self.pending, part.inputs[0]
+        if pending is None or len(part.inputs) > 1 or first_input.other is not None:
             return None
         if self._function_of(part) is not None or pending.calls == _NESTED:
             return None
-        if not self.variables[first.source] == pending.variable == variable:
+        # The part reads the pending value and overwrites its variable.
+        if not self.variables[first_input.source] == pending.variable == variable:
             return None
         nested = self._call_part(part, [pending.expression])
         return _Pending(variable, nested, pending.calls + 1) if self._fits_return(nested) else None
@@ -162,10 +174,12 @@ class Forward:
         """Return a name for a part's value that no value still read has: `gate` for one that scales another,
         `out` or `x` where these are clear, otherwise the part's name, without its number if possible.
         """
-        short = re.sub(r"_\d+[a-z]?$", "", part.name.replace(".", "_"))
         full = part.name.replace(".", "_")
+        short = re.sub(r"_\d+[a-z]?$", "", full)  # `conv` of `conv_2` and of `conv_2a`
         ordinary = ["gate"] if self._is_gate(part) else []
-        ordinary += [] if self.joins or len(part.inputs[0].sources) > 1 else ["out", "x"]
+        # `out` and `x` say too little where values are joined, or where the input could be either of two.
+        if not self.joins and part.inputs[0].other is None:
+            ordinary += ["out", "x"]
         taken = self.language.reserved | live
         candidates = [name for name in [*ordinary, short, full] if name.isidentifier() and name not in taken]
         name = candidates[0] if candidates else f"{full}_"
@@ -174,8 +188,8 @@ class Forward:
         return name
 
     def _is_gate(self, part: TemplatePart) -> bool:
-        """Say whether a part ends in a product only: layers that have one reader each, and then the
-        product.
+        """Say whether a part's value goes through layers into a product and nowhere else, as that of a
+        squeeze-and-excitation's pool does.
         """
         while True:
             reader, *others = self.readers.get(part.name, [None])
@@ -198,9 +212,11 @@ class Forward:
         function = self._function_of(part)
         if function is None:
             return self._call_part(part, inputs)
-        joined = self.language.applied(function, inputs)
+        applied = self.language.applied(function, inputs)
         flag = self.flags.get((part.name, None))
-        return joined if flag is None else Choice(joined, f"self.{flag}", inputs[part.through or 0])
+        if flag is None:
+            return applied
+        return Choice(applied, f"self.{flag}", inputs[part.through or 0])
 
     def _call_part(self, part: TemplatePart, inputs: Sequence[Expression]) -> Expression:
         """Return the call of a part: by its class and arguments if it is inlined, otherwise by its name."""
@@ -210,7 +226,8 @@ class Forward:
 
     def _function_of(self, part: TemplatePart) -> str | None:
         """Return the function that a part is, such as `add`; None for a module."""
-        return next((each.kind for each in part.alternatives if each.kind in self.language.functions), None)
+        kinds = (alternative.kind for alternative in part.alternatives)
+        return next((kind for kind in kinds if kind in self.language.functions), None)
 
     def _sum_with_pending(self, part: TemplatePart, live: set[str]) -> Expression | None:
         """Return a sum, product or quotient with the pending call as one of its terms, `shortcut +
@@ -224,11 +241,12 @@ class Forward:
             return None
         if any(edge.other is not None for edge in part.inputs):
             return None
-        mine = [edge.source for edge in part.inputs if self.variables[edge.source] == pending.variable]
+        # The inputs that read the pending value, and its call as text.
+        sources = [edge.source for edge in part.inputs if self.variables[edge.source] == pending.variable]
         term = flat(pending.expression)
-        if len(mine) != 1 or term is None:
+        if len(sources) != 1 or term is None:
             return None
-        expression = self._part_expression(part, {**self.variables, mine[0]: term})
+        expression = self._part_expression(part, {**self.variables, sources[0]: term})
         return expression if self._fits_return(expression) else None
 
     def _edge_expression(

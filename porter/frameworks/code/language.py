@@ -37,10 +37,11 @@ class Layer:
 
 @dataclass(frozen=True)
 class LayerStep:
-    """A layer at its place. `path` is the node's path; for a pad layer, the path of its node followed by
-    `_pad`.
+    """A layer at its place in the graph, which becomes one call in `forward`.
 
     Attributes:
+        path: of the node; for a pad layer, the path of its node followed by `_pad`.
+        inputs: the paths of the steps that feed it.
         shares: the path of the step whose module is called here too.
     """
 
@@ -52,14 +53,16 @@ class LayerStep:
 
 @dataclass(frozen=True)
 class Spellings:
-    """Each op as a layer.
+    """The layer that a framework has for each op, such as `nn.Linear` for Dense.
 
     Attributes:
         framework: its name in comments.
-        plain: for an input of some shape; the forms of an op may have one row.
-        windowed: for an input of so many channels and a realisation; a pad layer stands before it if the
-            realisation has one and does not correct an average.
-        pad: a pad layer, with the reader's reason for it.
+        plain: makes the layer of an op without a window, from the op and the shape of its input; the forms of
+            an op may have one row.
+        windowed: makes that of a convolution or pool, from the op, the channels of its input and its
+            realisation, which says how it pads; a pad layer stands before it if the realisation has one and
+            does not correct an average.
+        pad: makes a pad layer, with the reason for it as a comment.
     """
 
     framework: str
@@ -79,13 +82,14 @@ class Spellings:
         taken = set(known)
         steps: list[LayerStep] = []
         for node in plan.lowered.nodes:
-            source, inputs = known[node.source], node.inputs
+            input_shape, inputs = known[node.source], node.inputs
             realisation = plan.realisations.get(node.path)
             if realisation is None:
-                layer = self._layer_without_window(node, source)
+                layer = self._layer_without_window(node, input_shape)
             else:
+                channels = input_shape[0] or 0
                 try:
-                    layer = self.windowed[type(node.op)](node.op, source[0] or 0, realisation)
+                    layer = self.windowed[type(node.op)](node.op, channels, realisation)
                 except PaddingError as error:
                     raise error.at(node.path) from None
                 why = realisation.why.replace("the destination", self.framework)
@@ -99,30 +103,33 @@ class Spellings:
             steps.append(LayerStep(node.path, layer, inputs, node.shares))
         return [_add_note(step, plan.notes) for step in steps]
 
-    def _layer_without_window(self, node: Node, source: Shape) -> Layer:
+    def _layer_without_window(self, node: Node, input_shape: Shape) -> Layer:
         """Return the layer of a node that has no realisation of pads. Raise PaddingError where its op is
         windowed, so that the plan should have one.
         """
         spelling = row_of(self.plain, type(node.op))
         if spelling is None:
             raise PaddingError(f"the plan does not say how to pad {node.op.words}", where=node.path)
-        return spelling(node.op, source)
+        return spelling(node.op, input_shape)
 
 
 def _add_note(step: LayerStep, notes: Mapping[str, str]) -> LayerStep:
-    """Add the comment that the code has at this node; a note on the input stands at what reads the input."""
-    said = [
-        notes[path] for path in (step.path, *(path for path in step.inputs if path == INPUT)) if path in notes
-    ]
-    return (
-        replace(step, layer=replace(step.layer, why="; ".join(filter(None, (step.layer.why, *said)))))
-        if said
-        else step
-    )
+    """Return a step whose layer has the plan's notes on it as its comment, behind one that it has; a note on
+    the model's input stands at what reads the input.
+
+    Args:
+        notes: by path.
+    """
+    noted_paths = [step.path, *(path for path in step.inputs if path == INPUT)]
+    step_notes = [notes[path] for path in noted_paths if path in notes]
+    if not step_notes:
+        return step
+    comments = filter(None, (step.layer.why, *step_notes))
+    return replace(step, layer=replace(step.layer, why="; ".join(comments)))
 
 
 def _take_free_path(path: str, taken: set[str]) -> str:
-    """Return the first variation of a path that is not taken, and take it."""
+    """Return a path that is not taken, `path` or that with underscores behind it, and add it to `taken`."""
     while path in taken:
         path += "_"
     taken.add(path)
@@ -222,7 +229,7 @@ class Language:
 
 def plain(kind: str, *attributes: str, **named: str) -> Callable[[Any, Shape], Layer]:
     """Return a spelling of an op as a layer of this kind, whose arguments are the op's attributes; those
-    `named` have other names in the layer.
+    `named` have other names in the layer: `plain("jnp.clip", min="low")` passes `op.low` as `min`.
     """
     slots = {**{name: name for name in attributes}, **named}
     return lambda op, shape: Layer(kind, {slot: getattr(op, name) for slot, name in slots.items()})

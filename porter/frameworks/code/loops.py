@@ -21,7 +21,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Protocol
 
 from porter.frameworks.code.language import Language
@@ -53,7 +53,7 @@ ArgumentRows = list[tuple[tuple[PlainValue, ...], int]]
 
 @dataclass(frozen=True)
 class Owner:
-    """What parts are added to: a module, `self`, or a row."""
+    """What a loop adds parts to, by its name in the text: a module, `self`, or a row."""
 
     language: Language
     name: str
@@ -102,9 +102,13 @@ class PartRun:
         return f"range({stop})" if self.start == 0 else f"range({self.start}, {stop})"
 
     def write(self, code: Code, owner: Owner, call: WriteUse) -> None:
-        """Write the loop that adds the parts to their owner: with all arguments in its call, if each is
-        constant or differs only in the first or the last use; otherwise over a table of them. `call` writes a
-        use of the class from the text of its arguments.
+        """Write the loop that adds the parts to their owner. Its call has all arguments if each is constant
+        or differs only in the first or the last use; otherwise it loops over a table of them.
+
+        Args:
+            code: where the lines are added.
+            owner: the module or row that the parts belong to.
+            call: writes a use of the class from the text of its arguments.
         """
         varying = [name for name in self.parameters if len({use[name] for use in self.arguments}) > 1]
         first_use = self.arguments[0]
@@ -120,7 +124,9 @@ class PartRun:
             loop = code.within(self._for_line(counts=bool(exceptions) or owner.counts))
             owner.add(loop, self.pattern, call(self.kind, texts | exceptions))
         else:
-            self._write_table_loop(code, owner, lambda found: call(self.kind, {**texts, **found}), varying)
+            self._write_table_loop(
+                code, owner, lambda changed: call(self.kind, {**texts, **changed}), varying
+            )
 
     def _write_table_loop(
         self,
@@ -130,11 +136,15 @@ class PartRun:
         varying: Sequence[str],
     ) -> None:
         """Write the loop with a table of what varies, and with the channels and the index that a use passes
-        on to the next one. It is one loop over a row for each use, two where rows repeat, and one without a
-        table where only the channels vary.
+        on to the next one, as at the head of this module. It is one loop over a row for each use, two where
+        rows repeat, and one without a table where only the channels vary.
+
+        Args:
+            use: writes a use of the class, from the text of arguments that are not the variables' names.
+            varying: names of the arguments that differ between uses.
         """
         step = self._next_channels(varying)
-        # Name: its value before the loop, and for the next use.
+        # By the name of a variable that uses pass on: its value before the loop, and for the next use.
         carried = {} if step is None else {"channels": (str(self.arguments[0]["channels"]), step)}
         varying = [name for name in varying if name not in carried]
         table, special = self._shortest_table(varying, step or "")
@@ -149,11 +159,11 @@ class PartRun:
             loop = _write_nested_loops(code, varying, table, special)
         else:
             loop = self._write_settings_loop(code, varying, table, owner.counts)
-        firsts: dict[str, Expression] = {}
+        only_in_first: dict[str, Expression] = {}
         if special is not None and repeated:
             name, usual = special
-            firsts[name] = f"{name} if repeat == 0 else {literal(usual)}"
-        owner.add(loop, self.pattern, use(firsts))
+            only_in_first[name] = f"{name} if repeat == 0 else {literal(usual)}"
+        owner.add(loop, self.pattern, use(only_in_first))
         # The index alone, as a person would write it.
         if [*carried] == ["index"]:
             loop.line("index += 1")
@@ -172,12 +182,13 @@ class PartRun:
         """Write a loop over a row of arguments for each use: `for index, width in enumerate(settings):`.
         Return the code within it.
         """
-        names, rows = ", ".join(varying), "settings"
-        if counts:
-            names = f"index, ({names})" if len(varying) > 1 else f"index, {names}"
-            rows = f"enumerate(settings{f', start={self.start}' if self.start else ''})"
         _say_settings(code, [row for row, _ in table])
-        return _write_loop(code, "index, " if counts else "", names, rows, varying)
+        names = ", ".join(varying)
+        if not counts:
+            return _write_loop(code, "", names, "settings", varying)
+        start = f", start={self.start}" if self.start else ""
+        row = f"({names})" if len(varying) > 1 else names
+        return _write_loop(code, "index, ", f"index, {row}", f"enumerate(settings{start})", varying)
 
     def _next_channels(self, varying: Sequence[str]) -> str | None:
         """Return the channels of the next use, as an expression of this use's arguments, such as `filters` or
@@ -185,16 +196,17 @@ class PartRun:
         """
         if "channels" not in varying:
             return None
-        pairs = list(zip(self.arguments[:-1], self.arguments[1:], strict=True))
+        pairs = list(pairwise(self.arguments))
         for name in self.parameters:
-            for factor in (1, 2, 4):
-                if name != "channels" and all(
-                    _is_multiple(after["channels"], factor, before[name]) for before, after in pairs
-                ):
-                    # No use follows the last one, so the loop's last assignment does no harm.
-                    if name not in varying:
-                        return literal(self.arguments[1]["channels"])
-                    return name if factor == 1 else f"{factor} * {name}"
+            if name == "channels":
+                continue
+            for factor in (1, 2, 4):  # as blocks widen their channels
+                if not all(_is_multiple(after["channels"], factor, before[name]) for before, after in pairs):
+                    continue
+                # No use follows the last one, so the loop's last assignment does no harm.
+                if name not in varying:
+                    return literal(self.arguments[1]["channels"])
+                return name if factor == 1 else f"{factor} * {name}"
         return None
 
     def _argument_of_exception(self, name: str) -> str | None:
@@ -202,23 +214,26 @@ class PartRun:
         last; None for any other.
         """
         values = [use[name] for use in self.arguments]
-        for index, others in ((0, values[1:]), (-1, values[:-1])):
+        last = len(values) - 1
+        for exception, others in ((0, values[1:]), (last, values[:-1])):
             if len(set(others)) == 1:
-                number = self.start + range(len(values))[index]
-                return f"{literal(values[index])} if index == {number} else {literal(others[0])}"
+                condition = f"index == {self.start + exception}"
+                return f"{literal(values[exception])} if {condition} else {literal(others[0])}"
         return None
 
     def _shortest_table(
         self, varying: Sequence[str], step: str
     ) -> tuple[ArgumentRows, tuple[str, PlainValue] | None]:
         """Return the shortest table: rows of the varying arguments, each with its number of repeats; and the
-        argument that differs in a row's first use, with its usual value, if there is one.
+        argument that differs in a row's first use, with its usual value, such as `("stride", 1)`. None in
+        place of the argument where rows are not fewer by one.
 
-        The next use's channels cannot depend on that argument.
+        Args:
+            step: the expression of the next use's channels, which cannot depend on that argument.
         """
         values = [tuple(use[name] for name in varying) for use in self.arguments]
-        best = [(row, len(list(group))) for row, group in groupby(values)]
-        shortest: tuple[ArgumentRows, tuple[str, PlainValue] | None] = (best, None)
+        equal_rows = [(row, len(list(group))) for row, group in groupby(values)]
+        shortest: tuple[ArgumentRows, tuple[str, PlainValue] | None] = (equal_rows, None)
         for index, name in enumerate(varying):
             usual = Counter(row[index] for row in values).most_common(1)[0][0]
             rows = list(_rows_with_special_first(values, index, usual))
@@ -236,24 +251,22 @@ def find_runs(
     """Return the runs among the parts of a module that is used once: at least `shortest` consecutive parts
     that one loop can make. `outputs` are the module's outputs, which read parts too.
     """
-    runs: list[PartRun] = []
-    for row in _split_into_rows(parts, classes, outputs):
-        if len(row) >= shortest:
-            kind = row[0].alternatives[0].kind
-            arguments = tuple(
-                {name: vector[0] for name, vector in part.alternatives[0].arguments.items()} for part in row
-            )
-            parameters = tuple(parameter.name for parameter in classes[kind].parameters)
-            runs.append(
-                PartRun(
-                    kind,
-                    tuple(part.name for part in row),
-                    _split_number(row[0].name)[1],
-                    arguments,
-                    parameters,
-                )
-            )
-    return runs
+    return [
+        _make_run(row, classes) for row in _split_into_rows(parts, classes, outputs) if len(row) >= shortest
+    ]
+
+
+def _make_run(row: Sequence[TemplatePart], classes: Mapping[str, _HasParameters]) -> PartRun:
+    """Return consecutive uses of one class as a run, with the arguments of each in the module's only use."""
+    kind = row[0].alternatives[0].kind
+    _, start = _split_number(row[0].name)
+    return PartRun(
+        kind,
+        tuple(part.name for part in row),
+        start,
+        tuple({name: vector[0] for name, vector in part.alternatives[0].arguments.items()} for part in row),
+        tuple(parameter.name for parameter in classes[kind].parameters),
+    )
 
 
 def find_whole_run(parts: Sequence[TemplatePart], classes: Mapping[str, _HasParameters]) -> PartRun | None:
@@ -279,27 +292,26 @@ def _split_into_rows(
         if row and (not _is_next(row[-1], part) or reads[row[-1].name] > 1):
             yield row
             row = []
-        numbered = "." not in part.name and _split_number(part.name)[1] >= 0
-        row = [*row, part] if numbered and part.alternatives[0].kind in classes else []
+        is_numbered = "." not in part.name and _split_number(part.name)[1] >= 0
+        row = [*row, part] if is_numbered and part.alternatives[0].kind in classes else []
     if row:
         yield row
 
 
 def _is_next(before: TemplatePart, part: TemplatePart) -> bool:
-    """Say whether a part is the next one of a row: of the same class, counted on, and fed by the one before
-    only.
+    """Say whether a part is the next one of a row: of the same class, with the next number (`block5` after
+    `block4`), and fed by the one before only.
     """
-    (prefix, number), (other, next_number) = _split_number(before.name), _split_number(part.name)
-    same = (
-        before.alternatives[0].kind == part.alternatives[0].kind
-        and prefix == other
-        and next_number == number + 1
-    )
-    return same and [edge.source for edge in part.inputs] == [before.name]
+    word, number = _split_number(before.name)
+    is_same_class = before.alternatives[0].kind == part.alternatives[0].kind
+    is_counted_on = _split_number(part.name) == (word, number + 1)
+    return is_same_class and is_counted_on and [edge.source for edge in part.inputs] == [before.name]
 
 
 def _split_number(name: str) -> tuple[str, int]:
-    """Split a name into its word and its number, which is -1 where it has none."""
+    """Split a name such as `block12` into its word and its number, ("block", 12); the number is -1 where it
+    has none.
+    """
     match = re.fullmatch(r"(.*?)(0|[1-9]\d*)", name)
     return (match[1], int(match[2])) if match else (name, -1)
 
@@ -308,9 +320,13 @@ def _rows_with_special_first(
     values: Sequence[tuple[PlainValue, ...]], place: int, usual: PlainValue
 ) -> Iterator[tuple[tuple[PlainValue, ...], int]]:
     """Yield rows in which the value at `place` is any in the first use and `usual` in the others, each with
-    its number of uses.
+    its number of uses: with place 1 and usual 1, (24, 2), (24, 1), (24, 1), (32, 2) gives ((24, 2), 3) and
+    ((32, 2), 1).
+
+    Args:
+        values: the arguments of each use.
     """
-    start = 0
+    start = 0  # the first use of the row
     for end in range(1, len(values) + 1):
         # the uses of this row and the next one, without that argument
         rest = [(*row[:place], *row[place + 1 :]) for row in values[start : end + 1]]
@@ -323,8 +339,12 @@ def _rows_with_special_first(
 def _write_nested_loops(
     code: Code, varying: Sequence[str], table: ArgumentRows, special: tuple[str, PlainValue] | None
 ) -> Code:
-    """Write a loop over rows of arguments, and in it one over the uses that have a row. Return the code
-    within it.
+    """Write a loop over rows of arguments, and in it one over the uses that have a row: `for width, repeats
+    in settings:` and `for _ in range(repeats):`. Return the code within it.
+
+    Args:
+        varying: names of the arguments.
+        special: the argument that only a row's first use has, so that the inner loop counts.
     """
     names = [*varying, "repeats"]
     note = f"; only the first has the {special[0]}" if special else ""
@@ -339,8 +359,14 @@ def _say_settings(code: Code, rows: Sequence[tuple[PlainValue, ...]]) -> None:
 
 
 def _write_loop(code: Code, before: str, names: str, table: str, varying: Sequence[str]) -> Code:
-    """Write a loop over a table, and return the code within it. If its head would be too long, the row is
-    taken apart in the next line.
+    """Write a loop over a table, and return the code within it. If its head would be too long, it is `for row
+    in settings:`, and the row is taken apart in the next line.
+
+    Args:
+        before: what stands before `row` in such a head: `index, ` or nothing.
+        names: all variables of the usual head, as text.
+        table: the text of what is looped over.
+        varying: the variables of a row.
     """
     head = f"for {names} in {table}:"
     if code.fits(head):

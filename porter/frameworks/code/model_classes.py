@@ -29,10 +29,13 @@ _USED_BY_TEXT = ("Model", "load", "renamed", "index", "repeat", "repeats", "sett
 def model_classes(
     tree: Body, graph: Graph, steps: Sequence[LayerStep], language: Language, entry: list[str]
 ) -> str:
-    """Write the classes and functions of a model, which stand behind the names of its norms; `forward` of the
-    model begins with `entry`.
+    """Return the text of a model's classes and functions, which stand in model.py behind the names of its
+    norms. Every expression is checked against the values of every use before it is written.
 
-    Every expression is checked against the values of every use before it is written.
+    Args:
+        tree: the model's modules.
+        steps: the layers that they are made of.
+        entry: the lines with which the model's `forward` begins.
     """
     channels = channels_of(graph)
     # Pad layers are steps without a node: they keep the channels of what they read.
@@ -93,15 +96,15 @@ class _Classes:
     @cached_property
     def in_rows(self) -> set[str]:
         """Paths of the uses that loops make: at the root, and in the root's chains."""
-        root = [part.content for part in self.tree.parts if isinstance(part.content, Body)]
-        chained = [
+        at_root = [part.content for part in self.tree.parts if isinstance(part.content, Body)]
+        in_chains = [
             part.content
-            for body in root
+            for body in at_root
             if body.block is None
             for part in body.parts
             if isinstance(part.content, Body)
         ]
-        return {body.path for body in (*root, *chained)}
+        return {body.path for body in (*at_root, *in_chains)}
 
     def write_all(self, entry: list[str]) -> list[tuple[str, ...]]:
         """Return the lines of each class and function, those of `Model` last; its `forward` begins with
@@ -127,15 +130,17 @@ class _Classes:
         class and numbered names: `stage` for `stage1` to `stage4`. Groups that no simple function makes are
         left out.
         """
+        language = self.language
         # Rows that may be one function, by its name, their class, the names in them and the first number.
         alike: dict[tuple[str, str, str, int], dict[str, PartRun]] = {}
         for part in template.parts:
-            first = part.alternatives[0]
-            run = find_whole_run(first.parts, self.by_name) if first.kind == self.language.in_a_row else None
+            content = part.alternatives[0]
+            if content.kind != language.in_a_row:
+                continue
+            run = find_whole_run(content.parts, self.by_name)
             if run is not None:
                 name = re.sub(r"\d+$", "", part.name)
                 alike.setdefault((name, run.kind, run.pattern, run.start), {})[part.name] = run
-        language = self.language
         loops = [
             write_stages(
                 f"make_{name}" if name in self._reserved_names else name,
@@ -154,8 +159,8 @@ class _Classes:
         is being defined around this one (`outer`), is left alone.
         """
         uses = [body for body in self.tree.bodies() if body.block == block and body is not self.tree]
-        # A block within itself, or one that is defined already.
-        if block in outer or uses[0].path in self.uses:
+        is_defined = uses[0].path in self.uses
+        if is_defined or block in outer:
             return
         for inner in dict.fromkeys(body.block for use in uses for body in use.bodies()):
             if inner is not None and inner != block:
@@ -170,26 +175,14 @@ class _Classes:
                 self._write_block(block, group)
 
     def _write_block(self, block: str, uses: list[Body]) -> None:
-        """Write the class of a block from its uses. Unlike is raised where they have no common form."""
+        """Write the class of a block from its uses into `by_name`, and its calls into `uses`.
+
+        Raises:
+            Unlike: the uses have no common form.
+        """
         bodies = dict(enumerate(uses))
         template = unify(bodies, self.uses, self.language.functions)
-        names = [
-            name
-            for name in uses[0].arguments or {}
-            if name.isidentifier()
-            and not iskeyword(name)
-            and name not in self._reserved_names
-            and all(name in (use.arguments or {}) for use in uses)
-        ]
-        given: dict[str, Vector] = {
-            name: {i: _hashable((use.arguments or {})[name]) for i, use in bodies.items()} for name in names
-        }
-        channels: Vector = {i: self.channels[use.source] for i, use in bodies.items()}
-        given = {
-            # An argument that is the number of channels everywhere goes by that name.
-            **{name: vector for name, vector in given.items() if vector != channels},
-            "channels": channels,
-        }
+        given = self._arguments_of_uses(bodies)
         # Where a loop makes all uses, its one call states the arguments, so defaults would save nothing.
         in_a_row = len(uses) >= SHORTEST and all(use.path in self.in_rows for use in uses)
         known = Known(self.language, self.by_name, self.norms)
@@ -200,8 +193,28 @@ class _Classes:
                 written_class.name, {p.name: p.values[number] for p in written_class.parameters}
             )
 
+    def _arguments_of_uses(self, bodies: Mapping[int, Body]) -> dict[str, Vector]:
+        """Return what the recipe passes to the uses of a block, by argument and number of the use, and their
+        `channels`: `{"stride": {0: 1, 1: 2}, "channels": {0: 64, 1: 128}}`. Arguments that some use lacks, or
+        whose name the text cannot have, are left out.
+        """
+        arguments = {use: body.arguments or {} for use, body in bodies.items()}
+        channels: Vector = {use: self.channels[body.source] for use, body in bodies.items()}
+        given: dict[str, Vector] = {}
+        for name in arguments[0]:
+            is_usable = name.isidentifier() and not iskeyword(name) and name not in self._reserved_names
+            if not is_usable or any(name not in stated for stated in arguments.values()):
+                continue
+            vector = {use: _hashable(stated[name]) for use, stated in arguments.items()}
+            # An argument that is the number of channels everywhere goes by that name.
+            if vector != channels:
+                given[name] = vector
+        return {**given, "channels": channels}
+
     def _free_name(self, block: str) -> str:
-        """Return a class's name that no other class has."""
+        """Return a class's name that no other class has: `InvertedResidual` of the block `inverted_residual`,
+        or with a number behind it, from 2 on.
+        """
         name = base = "".join(word[:1].upper() + word[1:] for word in block.split("_"))
         number = 2
         while name in self._reserved_names | self.by_name.keys():
@@ -210,5 +223,5 @@ class _Classes:
 
 
 def _hashable(value: object) -> PlainValue:
-    """Return a recipe's argument as a value that can be hashed."""
+    """Return a recipe's argument as a value that can be hashed: a list becomes a tuple."""
     return tuple(value) if isinstance(value, list) else value  # type: ignore[return-value]

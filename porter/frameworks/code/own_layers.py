@@ -8,8 +8,11 @@ from importlib.resources import files
 
 
 def definitions(package: str, *names: str) -> dict[str, str]:
-    """Return the text of the classes and functions of a package's modules, by name, in their order. The
-    modules are not run.
+    """Return the text of the classes and functions of a package's modules, by name, in their order, so that
+    model.py can have copies of them. The modules are read and not run.
+
+    Args:
+        names: of the modules' files, such as `layers.py`.
     """
     texts: dict[str, str] = {}
     for name in names:
@@ -27,9 +30,10 @@ def needed_definitions(body: str, known: dict[str, str]) -> str:
     Args:
         known: the text of classes and functions, by name; each uses only those before it.
     """
-    names: list[str] = []
-    # Backwards, because a definition uses only those before it: `names` has the texts that are needed so far.
+    texts: list[str] = []
+    # Backwards, because a definition uses only those before it: `texts` has those that are needed so far.
     for name, text in reversed(known.items()):
-        if re.search(rf"(?<![\w.]){name}(?=[(),])", "\n".join([body, *names])):
-            names.insert(0, text)
-    return "\n\n\n".join(names)
+        # called, `crop(x)`, or handed on, `apply(crop, x)`
+        if re.search(rf"(?<![\w.]){name}(?=[(),])", "\n".join([body, *texts])):
+            texts.insert(0, text)
+    return "\n\n\n".join(texts)

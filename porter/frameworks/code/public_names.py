@@ -13,29 +13,33 @@ from porter.graph.plan import Plan
 
 
 def public_names(graph: Graph) -> dict[str, str]:
-    """Return other paths for the nodes and blocks that have such a name in their path, by the path that they
-    have: `_blocks/_bn0` is `blocks/bn0`.
+    """Return new paths for the nodes and blocks in whose path a name begins with an underscore, by their old
+    path: `{"_blocks/_bn0": "blocks/bn0"}`. Two paths do not become one: a number is added to the second.
     """
     paths = [*(node.path for node in graph.nodes), *(scope.path for scope in graph.scopes)]
-    every = {path[:end] for path in paths for end in _path_ends(path)}
+    paths_and_containers = {path[:end] for path in paths for end in _path_ends(path)}
     # Paths without a part that begins with an underscore stay as they are.
-    taken = Names(path for path in every if "_" not in (part[0] for part in path.split("/")))
+    taken = Names(path for path in paths_and_containers if "_" not in (part[0] for part in path.split("/")))
     new: dict[str, str] = {"": ""}
     # Sorted, a path comes behind those around it.
-    for path in sorted(every):
-        around, _, name = path.rpartition("/")
-        wanted = f"{new[around]}/{name.lstrip('_') or 'part'}".lstrip("/")
+    for path in sorted(paths_and_containers):
+        container, _, name = path.rpartition("/")
+        wanted = f"{new[container]}/{name.lstrip('_') or 'part'}".lstrip("/")
         new[path] = wanted if wanted == path else taken.take(wanted)
     return {path: new[path] for path in paths if new[path] != path}
 
 
 def _path_ends(path: str) -> list[int]:
-    """Return where the path of each block around a node ends in its path, and where the path itself ends."""
+    """Return how long the paths of the containers around a node are, and its own: [4, 9] of `stem/conv`."""
     return [*(place for place, letter in enumerate(path) if letter == "/"), len(path)]
 
 
 def with_names(plan: Plan, names: Mapping[str, str]) -> Plan:
-    """Return a plan whose lowered graph has other paths, given by those that it has."""
+    """Return a plan whose lowered graph has other paths.
+
+    Args:
+        names: the new paths by the old ones; paths without one stay.
+    """
     if not names:
         return plan
 
@@ -57,7 +61,7 @@ def with_names(plan: Plan, names: Mapping[str, str]) -> Plan:
     return replace(
         plan,
         graph=replace(graph, nodes=nodes, scopes=scopes, output=new_path(graph.output), further=further),
-        realisations={new_path(path): each for path, each in plan.realisations.items()},
+        realisations={new_path(path): realised for path, realised in plan.realisations.items()},
         notes={new_path(path): note for path, note in plan.notes.items()},
         parts={},
     )

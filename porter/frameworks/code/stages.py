@@ -36,14 +36,15 @@ def write_stages(
     language: Language,
     call: Callable[[str, Mapping[str, Expression]], Bracketed],
 ) -> Stages | None:
-    """Write the function `name` for the rows `runs`, whose parts have the same class and names. Return None
+    """Write the function `name` for several rows, whose parts have the same class and names. Return None
     where it would not be simple: only the first or the last part of a row may differ.
 
     Args:
+        runs: the parts of each row, by the row's name, such as `stage1`.
         call: writes a use of the class from the text of its arguments.
     """
     rows = dict(enumerate(runs.values()))
-    first = rows[0]
+    first = rows[0]  # for what is the same in all rows
     constant = [
         key
         for key in first.parameters
@@ -62,28 +63,25 @@ def write_stages(
     lengths = {row: len(run.names) for row, run in rows.items()}
     arguments = Arguments({**given, count: lengths}, literal)
     length = express(arguments, count, lengths, count)
+    uses_of_rows = [run.arguments for run in rows.values()]
+    last_index = _plus(length, first.start - 1)
     texts: dict[str, Expression] = {}
     for key in first.parameters:
-        text = _argument_text(
-            key,
-            [run.arguments for run in rows.values()],
-            arguments,
-            str(first.start),
-            _plus(length, first.start - 1),
-        )
+        text = _argument_text(key, uses_of_rows, arguments, str(first.start), last_index)
         if text is None:
             return None
         texts[key] = text
     used = arguments.used_arguments()
     use = call(first.kind, texts)
-    # Where nothing reads the index, the loop has no name for it.
-    number = "_" if language.rows and "index" not in (flat(use) or "index") else "index"
+    # A text that has no flat form may read the index too.
+    reads_index = not language.rows or "index" in (flat(use) or "index")
+    index = "index" if reads_index else "_"
     code = Code()
     code.say(f"def {name}", Bracketed("", tuple(map(Item, [*used, *language.passed]))), ":")
     body = code.deeper
     body.line(f"row = {language.row}")
     begin = f"{first.start}, " if first.start else ""
-    loop = body.within(f"for {number} in range({begin}{_plus(length, first.start)}):")
+    loop = body.within(f"for {index} in range({begin}{_plus(length, first.start)}):")
     Owner(language, "row").add(loop, first.pattern, use)
     body.line("return row")
     calls = {
@@ -107,32 +105,31 @@ def _argument_text(
         first, last: the index of a row's first and last part, as text.
     """
     values = [[use[key] for use in row] for row in rows]
-    if all(len(set(row)) == 1 for row in values):
-        return express(arguments, key, {row: found[0] for row, found in enumerate(values)}, key)
-    for index, which, number, others in (
-        (0, "first", first, slice(1, None)),
-        (-1, "last", last, slice(None, -1)),
+    first_values = {row: vector[0] for row, vector in enumerate(values)}
+    if all(len(set(vector)) == 1 for vector in values):
+        return express(arguments, key, first_values, key)
+    last_values = {row: vector[-1] for row, vector in enumerate(values)}
+    for special_values, which, number, others in (
+        (first_values, "first", first, slice(1, None)),
+        (last_values, "last", last, slice(None, -1)),
     ):
         # A row of one part has no others.
-        if all(len(set(row[others])) <= 1 for row in values):
-            usual = express(
-                arguments,
-                key,
-                {row: found[others][0] for row, found in enumerate(values) if found[others]},
-                "other",
-            )
-            special = express(arguments, key, {row: found[index] for row, found in enumerate(values)}, which)
+        if all(len(set(vector[others])) <= 1 for vector in values):
+            usual_values = {row: vector[others][0] for row, vector in enumerate(values) if vector[others]}
+            usual = express(arguments, key, usual_values, "other")
+            special = express(arguments, key, special_values, which)
             return Choice(_in_parentheses(special), f"index == {number}", _in_parentheses(usual))
     step = _common_step(values)
     if step is None:
         return None
-    begin = express(arguments, key, {row: found[0] for row, found in enumerate(values)}, key)
+    begin = express(arguments, key, first_values, key)
     return f"{begin} + {step} * {'index' if first == '0' else f'(index - {first})'}"
 
 
 def _common_step(rows: Sequence[Sequence[PlainValue]]) -> int | None:
-    """Return how much more each value is than the one before it, if it is the same in every row; otherwise
-    None. DenseNet's layers read the outputs of all before them.
+    """Return by how much each value is more than the one before it, if that is the same in every row;
+    otherwise None. The rows 64, 96, 128 and 128, 160 have the step 32: DenseNet's layers read the outputs of
+    all before them.
     """
     steps = {
         after - before
@@ -140,8 +137,8 @@ def _common_step(rows: Sequence[Sequence[PlainValue]]) -> int | None:
         for before, after in pairwise(row)
         if isinstance(before, int) and isinstance(after, int)
     }
-    whole = all(type(value) is int for row in rows for value in row)
-    return steps.pop() if whole and len(steps) == 1 else None
+    are_whole = all(type(value) is int for row in rows for value in row)
+    return steps.pop() if are_whole and len(steps) == 1 else None
 
 
 def _in_parentheses(expression: Expression) -> Expression:
@@ -149,20 +146,22 @@ def _in_parentheses(expression: Expression) -> Expression:
     return f"({expression})" if isinstance(expression, str) and " if " in expression else expression
 
 
-def _plus(number: Expression, by: int) -> str:
-    """Return a number or a name, plus `by`: `units - 1`."""
+def _plus(number: Expression, added: int) -> str:
+    """Return the text of a number or a name, plus `added`: 4 and -1 give `3`, `units` and -1 `units - 1`."""
     if str(number).isdecimal():
-        return str(int(str(number)) + by)
-    return f"{number} {'+' if by > 0 else '-'} {abs(by)}" if by else str(number)
+        return str(int(str(number)) + added)
+    if added == 0:
+        return str(number)
+    return f"{number} {'+' if added > 0 else '-'} {abs(added)}"
 
 
 def _call_stage(name: str, values: Mapping[str, PlainValue], language: Language) -> Bracketed:
     """Return a call with the first argument, or `channels` and the next, by its place, and the others by
     name: `stage(64, 64, units=3, stride=2)`.
     """
-    places = 2 if "channels" in values else 1
-    given = (
-        Item(literal(value), key if index >= places else "")
+    positional = 2 if "channels" in values else 1
+    items = (
+        Item(literal(value), key if index >= positional else "")
         for index, (key, value) in enumerate(values.items())
     )
-    return Bracketed(name, (*given, *language.passed_on))
+    return Bracketed(name, (*items, *language.passed_on))

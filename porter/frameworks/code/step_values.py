@@ -20,15 +20,18 @@ def step_values(
     cut: Mapping[str, Any],
     compute: Callable[[LayerStep, Sequence[Any]], Any],
 ) -> dict[str, Any]:
-    """Compute the values at `paths` step by step; each other value is held until its last use.
+    """Compute a model layer by layer and return the values at `paths`, by path; each other value is held
+    until its last use, so that a large model fits into memory.
 
     Args:
         inputs: values by path.
-        cut: by path, what is read in place of its value.
+        cut: by path, the array that the layers behind it read in place of its value, so that a comparison
+            sees each layer alone.
         compute: returns the value of a step, from those that it reads.
     """
     values = dict(inputs)
     shown = dict[str, Any]()
+    # The paths that each step is the last to read.
     read_last = last_uses((*step.inputs, step.path) for step in steps)
     for step, unread in zip(steps, read_last, strict=True):
         value = compute(step, [values[path] for path in step.inputs])

@@ -17,8 +17,14 @@ from porter.graph.blocks.parameters import PlainValue
 
 @dataclass(frozen=True)
 class Alternative:
-    """What a part is in the uses `at`: a layer or a use of a class, with its arguments by use, or a chain of
-    parts.
+    """What a part is in some of a block's uses: a layer or a use of a class, or a chain of parts.
+
+    Attributes:
+        kind: its class.
+        at: the numbers of these uses.
+        arguments: by the argument's name and the number of the use: `{"stride": {0: 2, 1: 1}}`.
+        parts: of a chain or row.
+        why: a comment for the reader of model.py.
     """
 
     kind: str
@@ -30,7 +36,9 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Edge:
-    """The part that feeds another: `source`, or `other` in the uses where `here` is false."""
+    """The part that feeds another: `source`, or `other` in the uses where `here`, by the number of the use,
+    is false.
+    """
 
     source: str
     other: str | None = None
@@ -83,9 +91,12 @@ ClassUses = Mapping[str, ClassUse]
 
 
 def unify(bodies: Mapping[int, Body], classes: ClassUses, functions: Collection[str]) -> Template:
-    """Unify the uses `bodies` of a block as one template.
+    """Unify the uses of a block as one template, from which one class is written: two residual blocks, one
+    with a shortcut convolution and one without, give parts of which the second use lacks `shortcut`.
 
     Args:
+        bodies: the module of each use, by the number of the use.
+        classes: the classes of nested blocks' uses.
         functions: kinds that stand for themselves in every use (Language.functions).
 
     Raises:
@@ -93,13 +104,16 @@ def unify(bodies: Mapping[int, Body], classes: ClassUses, functions: Collection[
     """
     order = _common_order([[part.name for part in body.parts] for body in bodies.values()])
     by_name = {use: {part.name: part for part in body.parts} for use, body in bodies.items()}
-    variables = next(iter(bodies.values())).variables
+    first_body, *_ = bodies.values()
+    variables = first_body.variables
     flow = _Flow(by_name, variables)
     parts = []
     for name in order:
-        here = {use: parts_of[name] for use, parts_of in by_name.items() if name in parts_of}
-        parts.append((name, _repeated_part(here, len(bodies)), _make_alternatives(here, classes, functions)))
-        flow.add(name, here)
+        # the part of this name in each use that has it
+        part_by_use = {use: parts_of[name] for use, parts_of in by_name.items() if name in parts_of}
+        again = _repeated_part(part_by_use, len(bodies))
+        parts.append((name, again, _make_alternatives(part_by_use, classes, functions)))
+        flow.add(name, part_by_use)
     outputs = zip(*(body.outputs for body in bodies.values()), strict=True)
     # what feeds each output
     ends = tuple(flow.edge(dict(zip(bodies, sources, strict=True))) for sources in outputs)
@@ -121,7 +135,9 @@ def _repeated_part(parts: Mapping[int, Part], uses: int) -> str | None:
 
 
 def signature(body: Body, classes: ClassUses) -> tuple[object, ...]:
-    """Return a key that is equal for bodies that differ only in arguments."""
+    """Return a key that is equal for bodies that differ only in arguments, so that one class surely does for
+    them: names, classes and inputs of the parts, and of chains also what is in them.
+    """
     return (
         body.outputs,
         *(
@@ -143,7 +159,9 @@ def _chain_of(part: Part) -> Body | None:
 
 
 def _class_name(part: Part, classes: ClassUses) -> str:
-    """Return the class of a part: a layer's, a block's, or that of a chain or a row."""
+    """Return the class of a part: a layer's such as `nn.Conv2d`, a block's, CHAIN or ROW; for a further call
+    of another part, `conv1 again`.
+    """
     content = part.content
     if isinstance(content, Layer):
         return content.kind
@@ -155,12 +173,19 @@ def _class_name(part: Part, classes: ClassUses) -> str:
 
 
 def _common_order(orders: Sequence[Sequence[str]]) -> list[str]:
-    """Return one order of the parts of all uses."""
+    """Return one order of the parts of all uses, given the names of each use's parts in order: `[a, c]` and
+    `[a, b, c]` give `[a, b, c]`.
+
+    Raises:
+        Unlike: no order fits all, or a part such as `stem.conv` stands in a module `stem` in some uses only.
+    """
     merged_names = merge_orders(orders)
     for inner in merged_names:
+        containers = {outer for outer in merged_names if inner.startswith(f"{outer}.")}
+        if not containers:
+            continue
         # A container may not be a module in one use and none in another.
-        around = {outer for outer in merged_names if inner.startswith(f"{outer}.")}
-        if any(around & set(order) != around or inner not in order for order in orders if around):
+        if any(inner not in order or not containers <= set(order) for order in orders):
             raise Unlike
     return merged_names
 
@@ -195,10 +220,11 @@ def _make_alternative(
     values: dict[str, dict[int, PlainValue]] = {}
     for use, part in parts.items():
         content = part.content
+        # A further call has the arguments of the first.
         if isinstance(content, Reuse):
             continue
-        given = content.arguments if isinstance(content, Layer) else classes[content.path].arguments
-        for slot, value in given.items():
+        arguments = content.arguments if isinstance(content, Layer) else classes[content.path].arguments
+        for slot, value in arguments.items():
             values.setdefault(slot, {})[use] = value
     contents = [part.content for part in parts.values()]
     why = next((content.why for content in contents if isinstance(content, Layer) and content.why), "")
@@ -206,28 +232,35 @@ def _make_alternative(
 
 
 class _Flow:
-    """Finds the inputs of each part, in order, and remembers which input replaces an absent part."""
+    """Finds the inputs of each part, in order, and remembers which input replaces an absent part.
+
+    Attributes:
+        parts: the parts of each use, by the number of the use and by name.
+        entries: names of the block's own inputs.
+        edges: what feeds each part, by its name, in the order of its inputs.
+        through: of parts that some uses lack, the number of the input that they pass on there.
+    """
 
     def __init__(self, parts: Mapping[int, Mapping[str, Part]], entries: Collection[str]) -> None:
         self.parts, self.entries = parts, entries
         self.edges: dict[str, tuple[Edge, ...]] = {}
         self.through: dict[str, int] = {}
 
-    def add(self, name: str, here: Mapping[int, Part]) -> None:
+    def add(self, name: str, part_by_use: Mapping[int, Part]) -> None:
         """Note what feeds a part of the block, in each use of the block.
 
         Args:
             name: of the part, in the block's code.
-            here: that part by the number of the use.
+            part_by_use: that part by the number of the use.
 
         Raises:
             Unlike: it has different numbers of inputs in two uses, so they cannot share one class.
         """
-        counts = {len(part.inputs) for part in here.values()}
+        counts = {len(part.inputs) for part in part_by_use.values()}
         if len(counts) != 1:
             raise Unlike
         self.edges[name] = tuple(
-            self.edge({use: part.inputs[number] for use, part in here.items()})
+            self.edge({use: part.inputs[number] for use, part in part_by_use.items()})
             for number in range(counts.pop())
         )
 
@@ -243,13 +276,15 @@ class _Flow:
                 return Edge(name)
         if len(named) == 2:
             # The flag is true in the uses of the rarer source.
-            one, other = sorted(named, key=list(sources.values()).count)
-            return Edge(one, other, {use: source == one for use, source in sources.items()})
+            rarer, usual = sorted(named, key=list(sources.values()).count)
+            return Edge(rarer, usual, {use: source == rarer for use, source in sources.items()})
         raise Unlike
 
     def _stands_for(self, name: str, sources: Mapping[int, str]) -> bool:
-        """Say whether a part, or what it passes on in uses that lack it, is the source in each use. What is
-        noted on the way, of inputs that absent parts pass on, is taken back if it is not.
+        """Say whether the part `name`, or what it passes on in uses that lack it, is the source in each use.
+
+        On the way, `edges` and `through` get the inputs that absent parts have to pass on for this. They are
+        set back if the answer is no.
         """
         edges, through = dict(self.edges), dict(self.through)
         if all(self._resolves(name, use, source) for use, source in sources.items()):
@@ -273,12 +308,12 @@ class _Flow:
         is chosen.
         """
         edge = self.edges[name][number]
-        chosen = edge.here.get(use)
-        for source, is_one in ((edge.source, True), (edge.other, False)):
-            if source is not None and chosen in (None, is_one) and self._resolves(source, use, wanted):
+        chosen = edge.here.get(use)  # None where no source is chosen for this use
+        for source, flag in ((edge.source, True), (edge.other, False)):
+            if source is not None and chosen in (None, flag) and self._resolves(source, use, wanted):
                 if edge.other is not None:
                     inputs = list(self.edges[name])
-                    inputs[number] = replace(edge, here={**edge.here, use: is_one})
+                    inputs[number] = replace(edge, here={**edge.here, use: flag})
                     self.edges[name] = tuple(inputs)
                 self.through[name] = number
                 return True

@@ -50,8 +50,14 @@ def call(head: str, *values: Expression, **keywords: Expression) -> Bracketed:
 
 
 def express(arguments: Arguments, slot: str, vector: Vector, owner: str) -> Expression:
-    """Return the value of a slot in every use: the value itself where it is one, otherwise an expression of
-    the arguments.
+    """Return the text of a layer's argument in a class that has several uses.
+
+    Args:
+        arguments: what the class takes; it gets what the text needs.
+        slot: the layer's argument, such as `out_channels`.
+        vector: its value by the number of the use; one value is written as itself, several as an expression
+            of the class's arguments, such as `4 * width`.
+        owner: the layer's name, after which a new argument of the class is called.
     """
     values = set(vector.values())
     return spell(values.pop()) if len(values) == 1 else arguments.express(slot, vector, owner)
@@ -67,11 +73,14 @@ def spell(value: PlainValue) -> Expression:
 
 
 def literal(value: PlainValue | str | None) -> str:
-    """Return a value as Python spells it; infinities are spelled by name."""
+    """Return a value as Python spells it: `(2, 3)`, a text in double quotes, and infinities by name, as
+    `float("inf")`.
+    """
     if isinstance(value, float) and value in (float("inf"), float("-inf")):
         return f'float("{value}")'
     if isinstance(value, str):
-        return '"' + repr(value)[1:-1].replace('"', '\\"') + '"'
+        without_quotes = repr(value)[1:-1]
+        return '"' + without_quotes.replace('"', '\\"') + '"'
     return repr(value)
 
 
@@ -85,7 +94,8 @@ def flat(expression: Expression) -> str | None:
     items = [_flat_item(item) for item in expression.items]
     if None in items:
         return None
-    return expression.head + expression.brackets[0] + ", ".join(filter(None, items)) + expression.brackets[1]
+    opening, closing = expression.brackets[0], expression.brackets[1]
+    return expression.head + opening + ", ".join(filter(None, items)) + closing
 
 
 def _flat_item(item: Item) -> str | None:
@@ -98,7 +108,9 @@ def _flat_item(item: Item) -> str | None:
 
 @dataclass(frozen=True)
 class Code:
-    """Lines of Python, of which the next ones stand `depth` steps in."""
+    """Lines of Python, of which the next ones stand `depth` steps of indentation in. Codes of several depths
+    add to one list of `lines`.
+    """
 
     depth: int = 0
     lines: list[str] = field(default_factory=list)
@@ -108,7 +120,7 @@ class Code:
 
     @property
     def deeper(self) -> Code:
-        """The code in which the lines under the last one are written."""
+        """A Code that adds to the same lines, one step further in."""
         return Code(self.depth + 1, self.lines)
 
     def within(self, head: str) -> Code:
@@ -159,11 +171,12 @@ class Code:
 
     def _say_call(self, prefix: str, call: Bracketed, suffix: str) -> None:
         """Write a call over several lines: its arguments on one line if they fit, otherwise one a line."""
-        inner = self.within(prefix + call.head + call.brackets[0])
+        opening, closing = call.brackets[0], call.brackets[1]
+        inner = self.within(prefix + call.head + opening)
         items = [_flat_item(item) for item in call.items]
         together = None if None in items else ", ".join(filter(None, items))
         # Before a tuple stands nothing, or a space: its items go one a line.
-        is_call = call.brackets == "()" and (prefix + call.head)[-1:] not in ("", " ")
+        is_call = opening == "(" and (prefix + call.head)[-1:] not in ("", " ")
         if together is not None and is_call and inner.fits(together):
             inner.line(together)
         else:
@@ -171,4 +184,4 @@ class Code:
                 if item.comment:
                     inner.comment(item.comment)
                 inner.say(f"{item.keyword}=" if item.keyword else "", item.value, ",")
-        self.line(call.brackets[1] + suffix)
+        self.line(closing + suffix)

@@ -65,7 +65,9 @@ class Body:
 
     @property
     def variables(self) -> dict[str, str]:
-        """The arguments of its `forward`, by their names among its parts."""
+        """The arguments of its `forward`, by the names under which its parts read them: `{"": "x"}`, for a
+        model with a second input `mask` also `"=mask": "mask"`.
+        """
         return {ENTRY: "x", **{f"{_ARGUMENT}{name}": name for name in self.further.values()}}
 
     def bodies(self) -> Iterator[Body]:
@@ -77,9 +79,11 @@ class Body:
 
 
 def make_tree(graph: Graph, steps: Sequence[LayerStep], language: Language) -> Body:
-    """Make the tree of the whole model. A container with several inputs or outputs is not a module: its
-    members become its parent's. So do those of a container of which one layer is called elsewhere too, unless
-    the whole container is.
+    """Make the tree of the whole model, of which model.py's classes are written: the steps `stem/conv` and
+    `stem/norm` become the parts `conv` and `norm` of a module `stem`.
+
+    A container with several inputs or outputs is not a module: its members become its parent's. So do those
+    of a container of which one layer is called elsewhere too, unless the whole container is.
 
     Raises:
         GraphError: part of a path is no Python name, or a name that modules have already.
@@ -103,19 +107,23 @@ def make_tree(graph: Graph, steps: Sequence[LayerStep], language: Language) -> B
 
 
 def _further_arguments(graph: Graph, language: Language) -> dict[str, str]:
-    """Return the arguments of a model's inputs after its first, by path."""
+    """Return the names that `forward` has for a model's inputs after its first, which is `x`: by the path of
+    each, such as `{"text/mask": "text_mask"}`.
+    """
     taken = Names(language.reserved | {"x"})
-    return {each.path: taken.take(each.path.replace("/", "_")) for each in graph.further_inputs}
+    return {further.path: taken.take(further.path.replace("/", "_")) for further in graph.further_inputs}
 
 
 def _without_reshapes(graph: Graph, steps: Sequence[LayerStep], language: Language) -> list[LayerStep]:
-    """Return the steps without those that make a map of a global pool's features again, if nothing else reads
-    these: the pool keeps its map.
+    """Return the steps without those that turn the features of a global pool, N x C, into a map N x C x 1 x 1
+    again. The pool before such a step then keeps its map (`keepdim=True`), and what read the step reads the
+    pool. A step stays if the features are read by another one too.
     """
     by_path = {step.path: step for step in steps}
     reads = Counter(graph.outputs)
     reads.update(source for step in steps for source in step.inputs)
-    pools, kept = dict[str, str](), dict[str, Layer]()
+    pools = dict[str, str]()  # the pool's path by that of the step that is left out
+    kept = dict[str, Layer]()  # the pool's new layer by its path
     for step in steps:
         source = by_path.get(step.inputs[0])
         if (
@@ -142,7 +150,9 @@ def _without_reshapes(graph: Graph, steps: Sequence[LayerStep], language: Langua
 
 @dataclass(frozen=True)
 class _PlacedPart:
-    """A part whose inputs are still paths, with its own path and the place of its first step in the graph."""
+    """A part before its inputs have names: they are still paths. `output` is the path of the value that it
+    gives, and `place` the index of its first step in the graph.
+    """
 
     name: str
     path: str
@@ -180,7 +190,7 @@ class _Nesting:
                 self.readers.setdefault(source, set()).add(step.path)
 
     def body(self, prefix: str, steps: list[LayerStep], source: str, outputs: Sequence[str]) -> Body:
-        """Return the module of these steps, with its parts by the names that they have in it.
+        """Return the module of these steps, in which each part's inputs are named as the parts that feed it.
 
         Args:
             prefix: the path of the container, with a slash behind it; empty for the model.
@@ -211,12 +221,12 @@ class _Nesting:
         for name, members in groups.items():
             path = prefix + name
             # A path may be a layer and hold others: then it is no module of theirs.
-            itself = [step for step in members if step.path == path]
+            layers = [step for step in members if step.path == path]
             inside = [step for step in members if step.path != path]
-            for step in itself:
+            for step in layers:
                 content = step.layer if step.shares is None else Reuse(step.shares)
                 placed.append(_PlacedPart(name, path, content, step.inputs, path, self.places[path]))
-            module = None if itself or not inside else self._make_module(path, inside)
+            module = self._make_module(path, inside) if inside and not layers else None
             if module is not None:
                 placed.append(replace(module, name=name))
             elif inside:
@@ -232,11 +242,12 @@ class _Nesting:
         None if they read or give several values, or make no module.
         """
         within = {step.path for step in steps}
+        # the values that the steps read from outside, and those of theirs that are read outside
         sources = {source for step in steps for source in step.inputs} - within
         outputs = [inner for inner in within if self.readers.get(inner, set()) - within]
         if len(sources) != 1 or len(outputs) != 1:
             return None
-        source, output = *sources, *outputs
+        (source,), (output,) = sources, outputs
         called = self._called_container(path, steps)
         content: Layer | Body | Reuse | None = None
         if called == path:
@@ -257,10 +268,11 @@ class _Nesting:
         body = self.body(f"{path}/", steps, source, outputs)
         scope = self.scopes.get(path)
         is_chain = _is_chain(body, self.language)
-        is_chain_alone = _is_row(body, self.language) or (
+        # A chain needs no class of its own if it is a row of one block's uses, or its block has one place.
+        needs_no_class = _is_row(body, self.language) or (
             is_chain and scope is not None and scope.block in self.single
         )
-        if scope is not None and not is_chain_alone:
+        if scope is not None and not needs_no_class:
             return replace(body, block=scope.block, arguments=scope.arguments)
         if not is_chain:
             return None
@@ -275,49 +287,59 @@ class _Nesting:
         return isinstance(content, Layer) and content.kind not in self.language.with_tensors
 
     def _called_container(self, path: str, steps: Sequence[LayerStep]) -> str | None:
-        """Return the container whose module the container `path`, which has the steps `steps`, is a call of:
-        itself where none of its layers is called elsewhere, or where it has the first calls; None where only
-        parts of it are called elsewhere, or where the calls read or give other values.
+        """Return the container whose module the container `path` calls: if the layers of `head2` are those of
+        `head1` called again, `head2` has `head1`, and `head1` has itself.
+
+        Args:
+            steps: those in the container `path`.
+
+        Returns:
+            `path` itself also where none of its layers is called elsewhere. None where only some of them
+            are, or where the calls read or give other values.
         """
         within = {step.path for step in steps}
         groups = [self.calls[inner] for inner in within if inner in self.calls]
-        # A layer whose calls are not all within this container.
+        # The calls of one layer that is called outside this container too.
         crossing = next((group for group in groups if not within.issuperset(group)), ())
         if not crossing:
             return path
+        # The layer's names in this container, such as `/conv`.
         names = [inner.removeprefix(path) for inner in within.intersection(crossing)]
-        # The paths around the other calls: what is left of them without the layer's own name.
+        # The containers of all its calls: their paths without the layer's name.
         containers = {
             path,
-            *(other.removesuffix(name) for other in crossing for name in names if other.endswith(name)),
+            *(call.removesuffix(name) for call in crossing for name in names if call.endswith(name)),
         }
         for group in groups:
-            own = {inner.removeprefix(path) for inner in within.intersection(group)}
+            names_here = {inner.removeprefix(path) for inner in within.intersection(group)}
             # Every layer has to be called in each of the containers.
-            if set(group) != {around + name for around in containers for name in own}:
+            if set(group) != {container + name for container in containers for name in names_here}:
                 return None
         flow = self._flow_key(path)
-        # The module is in the container whose layers are first calls.
-        holders = {self.steps[inner].shares or inner for group in groups for inner in group}
-        if any(self._flow_key(around) != flow for around in containers):
+        if any(self._flow_key(container) != flow for container in containers):
             return None
-        first = [
-            around for around in containers if all(holder.startswith(f"{around}/") for holder in holders)
+        # The module is in the container whose layers are all first calls.
+        first_calls = {self.steps[inner].shares or inner for group in groups for inner in group}
+        modules = [
+            container
+            for container in containers
+            if all(call.startswith(f"{container}/") for call in first_calls)
         ]
-        return first[0] if first else None
+        return modules[0] if modules else None
 
-    def _flow_key(self, around: str) -> object:
+    def _flow_key(self, container: str) -> object:
         """Return a key of a container's layers and of where their values go, which is equal for containers
-        that compute the same.
+        that compute the same: how many values it reads from outside, and for each layer its name in the
+        container, class, arguments, inputs ("" for one from outside), and whether it is read inside only.
         """
-        inside = {step.path: step for step in self.inside.get(around, ())}
+        inside = {step.path: step for step in self.inside.get(container, ())}
         sources = {source for step in inside.values() for source in step.inputs} - inside.keys()
         return len(sources), [
             (
-                path.removeprefix(around),
+                path.removeprefix(container),
                 step.layer.kind,
                 step.layer.arguments,
-                [source.removeprefix(around) if source in inside else "" for source in step.inputs],
+                [source.removeprefix(container) if source in inside else "" for source in step.inputs],
                 self.readers.get(path, set()) <= inside.keys(),
             )
             for path, step in inside.items()
@@ -325,16 +347,20 @@ class _Nesting:
 
 
 def _blocks_in_one_place(scopes: Mapping[str, BlockScope]) -> set[str]:
-    """Return the blocks that are used under one name in one other block only. Where such a block is a chain,
-    it needs no class of its own.
+    """Return the recipe's blocks that stand in one place only: under one name in one other block, such as the
+    `shortcut` of each residual block. Where such a block is a chain, it needs no class of its own.
+
+    Args:
+        scopes: the uses of all blocks, by path.
     """
+    # By block: the block around each use, None for the model, and the use's name in it.
     places: dict[str, set[tuple[str | None, str]]] = {}
     for scope in scopes.values():
-        around = scope.path.rpartition("/")[0]
-        while around and around not in scopes:
-            around = around.rpartition("/")[0]
-        outer = scopes[around].block if around else None
-        places.setdefault(scope.block, set()).add((outer, scope.path.removeprefix(f"{around}/")))
+        outer_path = scope.path.rpartition("/")[0]
+        while outer_path and outer_path not in scopes:
+            outer_path = outer_path.rpartition("/")[0]
+        outer = scopes[outer_path].block if outer_path else None
+        places.setdefault(scope.block, set()).add((outer, scope.path.removeprefix(f"{outer_path}/")))
     return {
         block
         for block, users in places.items()
@@ -343,21 +369,23 @@ def _blocks_in_one_place(scopes: Mapping[str, BlockScope]) -> set[str]:
 
 
 def _is_chain(body: Body, language: Language) -> bool:
-    """Say whether each part reads only the one before it, so that a Sequential can hold them."""
+    """Say whether each part reads only the one before it, so that a Sequential can hold them. A Sequential
+    holds modules: no further call of one, no function such as a sum, no part with a dotted name.
+    """
     before = ENTRY
     for part in body.parts:
-        function = isinstance(part.content, Reuse) or (
+        is_no_module = isinstance(part.content, Reuse) or (
             isinstance(part.content, Layer) and part.content.kind in language.functions
         )
-        if part.inputs != (before,) or function or "." in part.name:
+        if part.inputs != (before,) or is_no_module or "." in part.name:
             return False
         before = part.name
     return body.outputs == (before,)
 
 
 def _is_row(body: Body, language: Language) -> bool:
-    """Say whether a body is uses of one block, one after the other; one class for rows of several lengths
-    would have absent units.
+    """Say whether a body is two or more uses of one block, one after the other. Such a row is a chain and no
+    class, because one class for rows of several lengths would have absent units.
     """
     return len(body.parts) > 1 and _are_uses(body.parts) and _is_chain(body, language)
 
@@ -383,40 +411,53 @@ def _word(name: str) -> str:
 
 
 def _with_rows(body: Body, language: Language) -> Body:
-    """Put a row, `units`, in place of the parts `unit1`, `unit2` and so on that follow each other."""
+    """Return a module in which one row, `units`, stands for the parts `unit1`, `unit2` and so on that follow
+    each other. A framework without rows (lists of modules that have no names) keeps the module as it is.
+    """
     if not language.rows:
         return body
     reads = Counter([*body.outputs, *(name for part in body.parts for name in part.inputs)])
-    again = {_word(part.content.part) for part in body.parts if isinstance(part.content, Reuse)}
-    names = {part.name for part in body.parts}
+    words_called_again = {_word(part.content.part) for part in body.parts if isinstance(part.content, Reuse)}
+    taken = {part.name for part in body.parts} | language.of_modules | language.reserved
     # By the last part of a row, which others read, the row's name.
-    rows = dict[str, str]()
+    row_names = dict[str, str]()
     parts = list[Part]()
     for word, group in groupby(body.parts, lambda part: _word(part.name)):
         members = list(group)
-        first, last, name = members[0], members[-1], f"{word.rstrip('_')}s"
-        # Each part reads the one before it, and nothing else does.
-        follows = all(
-            after.inputs == (before.name,) and reads[before.name] == 1 for before, after in pairwise(members)
-        )
-        # No part, word of modules or further call has the row's name.
-        free = (
-            name.isidentifier()
-            and name not in names | language.of_modules | language.reserved
-            and word not in again
-        )
-        if (
-            len(members) > 1
-            and follows
-            and free
-            and _is_numbered(members)
-            and isinstance(first.content, Body)
-        ):
-            inner = (replace(first, inputs=(ENTRY,)), *members[1:])
-            row = Body(body.path, first.content.source, inner, (last.name,), row=True)
-            parts.append(Part(name, row, first.inputs))
-            rows[last.name] = name
-        else:
+        name = f"{word.rstrip('_')}s"
+        is_free = name.isidentifier() and name not in taken and word not in words_called_again
+        row = _make_row(name, members, body.path, reads) if is_free else None
+        if row is None:
             parts += members
-    renamed = (replace(part, inputs=tuple(rows.get(name, name) for name in part.inputs)) for part in parts)
-    return replace(body, parts=tuple(renamed), outputs=tuple(rows.get(name, name) for name in body.outputs))
+        else:
+            parts.append(row)
+            row_names[members[-1].name] = name
+
+    def renamed(names: Sequence[str]) -> tuple[str, ...]:
+        return tuple(row_names.get(name, name) for name in names)
+
+    return replace(
+        body,
+        parts=tuple(replace(part, inputs=renamed(part.inputs)) for part in parts),
+        outputs=renamed(body.outputs),
+    )
+
+
+def _make_row(name: str, members: Sequence[Part], path: str, reads: Mapping[str, int]) -> Part | None:
+    """Return one part, the row `name` of these members. None where they are not numbered uses of one block,
+    or where anything but the next member reads one of them.
+
+    Args:
+        path: of the module that the members stand in.
+        reads: how often each part of that module is read, by its name.
+    """
+    first, last = members[0], members[-1]
+    are_a_chain = all(
+        after.inputs == (before.name,) and reads[before.name] == 1 for before, after in pairwise(members)
+    )
+    if len(members) < 2 or not are_a_chain or not _is_numbered(members):
+        return None
+    if not isinstance(first.content, Body):
+        return None
+    inner = (replace(first, inputs=(ENTRY,)), *members[1:])
+    return Part(name, Body(path, first.content.source, inner, (last.name,), row=True), first.inputs)

@@ -97,9 +97,13 @@ def _channels_last_shape(shape: Shape) -> Shape:
 
 
 def _maps_with_channels_first(read: Flow, run: Flow) -> _ChannelsFirst:
-    """Return which maps have channels first as the file's config states them (`run`), where the reader has
-    them last (`read`): none if both take the same shape; the image only, if the reader begins by turning it;
-    otherwise all.
+    """Return which maps of the model that is run have channels first, where porter's reader has them last:
+    none ("last") if both take the same shape; the image only, if the reader begins by turning it; otherwise
+    all.
+
+    Args:
+        read: the layers as porter's reader calls them, with channels last.
+        run: the layers as the file's config states them.
     """
     if read.shape == run.shape:
         return "last"
@@ -107,15 +111,15 @@ def _maps_with_channels_first(read: Flow, run: Flow) -> _ChannelsFirst:
 
 
 def _with_pad_layout(flow: Flow) -> Flow:
-    """Give the ZeroPadding2D layers of a Keras 1 model, which does not write their `dim_ordering`, that of
-    its other layers.
+    """Return the calls of a Keras 1 model with a `data_format` on its ZeroPadding2D layers, for which Keras 1
+    does not write it: that of the other layers, if they have one. Other models are unchanged.
     """
     layouts = {call.arguments.get("data_format") for call in flow.calls} - {None}
     if flow.keras > 1 or len(layouts) != 1:
         return flow
-    order = {"data_format": layouts.pop()}
+    layout = {"data_format": layouts.pop()}
     calls = (
-        replace(call, arguments={**order, **call.arguments}) if call.kind == "ZeroPadding2D" else call
+        replace(call, arguments={**layout, **call.arguments}) if call.kind == "ZeroPadding2D" else call
         for call in flow.calls
     )
     return replace(flow, calls=tuple(calls))
@@ -148,7 +152,9 @@ def build_keras_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
     wrong = find_misreading(flow, graph.definition) or find_wrong_turn(flow_as_read, flow)
     if wrong is not None:
         raise Contradiction(f"porter reads the file's config in two ways: {wrong}", where=where)
-    as_stated, compute_dtype = dtype in HALVES, "float32" if dtype in HALVES else dtype
+    # In half precision, layers have the types that the config states.
+    as_stated = dtype in HALVES
+    compute_dtype = "float32" if as_stated else dtype
     with (
         import_tensorflow().device(tensorflow_device("cpu")),
         keras_defaults(compute_dtype),
@@ -180,7 +186,7 @@ class _Builder:
     Attributes:
         source: the image, or the first input.
         further: the other inputs, by name.
-        taps: values by name.
+        taps: the values that can be asked for, by their names (taps), which are those of layers.
         moved: names of those that are other values with their axes moved.
         refused: why layers were left out.
     """
@@ -200,8 +206,10 @@ class _Builder:
             _channels_last_shape(input_shape(graph.channels, graph.axes, size)), dtype=dtype, name=INPUT
         )
         self.further = {
-            each.name: self.keras.Input(_channels_last_shape(each.shape(size)), dtype=dtype, name=each.path)
-            for each in graph.further_inputs
+            further.name: self.keras.Input(
+                _channels_last_shape(further.shape(size)), dtype=dtype, name=further.path
+            )
+            for further in graph.further_inputs
         }
         self.taps: dict[str, Any] = {}
         self.moved: set[str] = set()
@@ -222,10 +230,11 @@ class _Builder:
         self._layers: dict[tuple[str, ...], Any] = {}
 
     def add(self, named: NamedCall) -> None:
-        """Run one call and keep its value, which is None where the call, or a value that it reads, is not
-        run.
+        """Call one layer or operation of the file and keep its value for the calls that read it. The value is
+        None where the call, or one whose value it reads, is not run; `refused` then has the reason.
         """
         inputs = [self._value_of(result) for result in results_in(named.call.inbound)]
+        # an InputLayer after the first has its value already
         value = self.further.get(named.name)
         if value is None and all(value is not None for value in inputs):
             refusal = self._refusal(named, inputs)
@@ -243,8 +252,8 @@ class _Builder:
         return value[result.output] if isinstance(value, list | tuple) else value
 
     def _refusal(self, named: NamedCall, inputs: list[Any]) -> str | None:
-        """Return the reason why a call is not run: it is made in training, porter's reader takes it for an op
-        that porter lacks, or it is on no list. None where it is run.
+        """Return the reason why a call is not run, as a clause with the layer's name: it is made in training,
+        porter's reader has no op for it, or it is on no list. None where it is run.
         """
         call, name = named.call, f"layer '{named.name}'"
         if is_in_training(call):
@@ -253,12 +262,11 @@ class _Builder:
             if tap in self._foreign:
                 return f"{name} is {self._foreign[tap]}"
         operation = operation_name(call.kind, call.arguments)
-        listed = (
-            has_operation(operation)
-            if operation
-            else call.kind in CLASSES.keys() | _COMPUTED | IDENTITY_AT_INFERENCE
-        )
-        if listed and inputs:
+        if operation:
+            is_listed = has_operation(operation)
+        else:
+            is_listed = call.kind in CLASSES.keys() | _COMPUTED | IDENTITY_AT_INFERENCE
+        if is_listed and inputs:
             return None
         return f"{name} ({operation or call.kind:.60}) is not on porter's list of layers that are run"
 
@@ -275,7 +283,9 @@ class _Builder:
                 self.taps[f"{named.name}_{CHANNELS_FIRST}"] = result
             activation = named.call.arguments.get("activation")
             # An Activation, and a layer without an activation, have no second value.
-            if named.call.kind == "Activation" or (named.call.kind not in FUSING and activation is None):
+            is_activation = named.call.kind == "Activation"
+            has_no_activation = named.call.kind not in FUSING and activation is None
+            if is_activation or has_no_activation:
                 return result
             name = _activation_name(activation)
             if name not in (None, "linear", *ACTIVATIONS, *PARTS):
@@ -294,7 +304,9 @@ class _Builder:
             raise CannotRun(message, where=self._checkpoint.path) from None
 
     def _note_value(self, name: str, call: LayerCall, result: Any) -> None:
-        """Note a call's first value under a name, with its channels last where the reader has them last."""
+        """Put a call's first value into `taps` under a name, with its channels last where the reader has them
+        last; such a value is also in `moved`.
+        """
         value = result[0] if isinstance(result, list | tuple) else result
         has_moved_channels = self._maps_with_channels_first == "all" and len(value.shape) == 4
         is_moved = has_moved_channels or (_is_channels_first(call) and len(value.shape) > 2)
@@ -303,7 +315,9 @@ class _Builder:
             self.moved.add(name)
 
     def _cast_inputs(self, call: LayerCall, inputs: list[Any]) -> list[Any]:
-        """Cast a layer's inputs as Keras does where the layer has a type of its own."""
+        """Return a layer's inputs in the type that the config states for the layer, as Keras casts them;
+        unchanged if all layers have one type, and for operations and whole numbers.
+        """
         if not self._as_stated or operation_name(call.kind, call.arguments) is not None:
             return inputs
         call_dtype = compute_type(call.arguments.get("dtype"))
@@ -321,9 +335,9 @@ class _Builder:
         return _move_axis(result, -1, 1) if len(result.shape) > 2 else result
 
     def _result(self, named: NamedCall, inputs: list[Any]) -> Any:
-        """Return the value of a layer or an operation on inputs that have their channels where it takes them:
-        by Keras's own layer, or by keras.ops where that would round or compute something else. A layer that
-        does nothing in inference gives its input.
+        """Return the value of a layer or an operation on inputs that have their channels where it takes them.
+        Keras's own layer computes it, or keras.ops where that layer would round or compute something else. A
+        layer that does nothing in inference gives its input.
         """
         call = named.call
         operation = operation_name(call.kind, call.arguments)
@@ -350,14 +364,13 @@ class _Builder:
                 return (
                     value if same_size else resize_map(value, tensorflow_resize(call), keras_do, self._dtype)
                 )
-            # In its place, Keras resizes the map in its aspect ratio.
+            # Keras resizes the map in its aspect ratio instead of cropping it.
             case "CenterCrop" | "RandomCrop" if resizes_instead(
                 call.kind, call.arguments, tuple(inputs[0].shape[1:3])
             ):
                 arguments = {**call.arguments, "crop_to_aspect_ratio": True}
-                return self._result(
-                    replace(named, call=replace(call, kind="Resizing", arguments=arguments)), inputs
-                )
+                resizing = replace(call, kind="Resizing", arguments=arguments)
+                return self._result(replace(named, call=resizing), inputs)
             case "LayerScale":
                 (variable,) = named.tensors
                 scale = self._tensor(named, variable, (inputs[0].shape[-1],))
@@ -387,7 +400,8 @@ class _Builder:
         result = self._call_layer(without_padding, [padded])
         if call.kind != "AveragePooling2D":
             return result
-        ones = keras_do("pad", keras_do("ones_like", value), pads)  # `average_exc_pad`
+        # Theano's `average_exc_pad` divides by the number of the map's own cells in each window.
+        ones = keras_do("pad", keras_do("ones_like", value), pads)
         return result / self._call_layer(without_padding, [ones])
 
     def _call_layer(self, named: NamedCall, inputs: list[Any]) -> Any:
@@ -395,7 +409,8 @@ class _Builder:
         tensors from then on.
         """
         call = named.call
-        channels, is_new = inputs[0].shape[-1], call.path not in self._layers
+        channels = inputs[0].shape[-1]
+        is_new = call.path not in self._layers
         if is_new:
             self._expect_shapes(named, channels)
             self._layers[call.path] = self._make_layer(*_runnable_form(call, channels))
@@ -412,8 +427,11 @@ class _Builder:
         return value
 
     def _activate(self, call: LayerCall, value: Any) -> Any:
-        """Apply the `activation` argument of a call to a value and return the result: a function on a closed
-        list by its name, or a layer on one. Raise ValueError for anything else.
+        """Return a value after the `activation` that a call states as its argument: a function on a closed
+        list by its name, or a layer on one.
+
+        Raises:
+            ValueError: the activation is neither, or not on its list.
         """
         activation = call.arguments.get("activation")
         name = _activation_name(activation)
@@ -429,7 +447,9 @@ class _Builder:
         return self._make_layer(kind, arguments)(value)
 
     def _make_layer(self, kind: str, stated: JsonObject) -> Any:
-        """Make a layer of a class on the list, from those of the file's arguments that are on the list."""
+        """Make a layer of the Keras class `kind`, which is on the list CLASSES, from those arguments in the
+        file that the list has for this class.
+        """
         arguments = {key: expect_plain(stated[key]) for key in CLASSES[kind].arguments if key in stated}
         if "data_format" in CLASSES[kind].arguments and arguments.get("data_format") is None:
             # Otherwise ~/.keras/keras.json would decide.
@@ -445,10 +465,11 @@ class _Builder:
         return getattr(self.keras.layers, kind)(dtype=dtype, **arguments)
 
     def _operands(self, operation: str, call: LayerCall) -> list[Any]:
-        """Return the operands of an operation as values and constants; the key of a slice, and indices, stay
-        as they are.
+        """Return the operands of an operation in their order, as Keras's values and as constant arrays. The
+        key of a slice (`get_item`), and the indices of a `take`, stay as they are.
         """
         operands = operands_of(call)
+        # These take one list of values.
         if operation in ("concatenate", "stack") and operands and isinstance(operands[0], tuple):
             operands = list(operands[0])
         values = {
@@ -458,10 +479,12 @@ class _Builder:
         }
         if operation in ("get_item", "take"):
             return [values.get(index, operand) for index, operand in enumerate(operands)]
-        # In the types that the file states, a plain number takes that of the values beside it.
-        like = next((value.dtype for value in values.values()), self._dtype) if self._as_stated else None
+        number_type = None
+        if self._as_stated:
+            # In the types that the file states, a plain number takes that of the values beside it.
+            number_type = next((value.dtype for value in values.values()), self._dtype)
         constants = {
-            index: self._constant(operand, like if isinstance(operand, int | float) else None)
+            index: self._constant(operand, number_type if isinstance(operand, int | float) else None)
             for index, operand in enumerate(operands)
             if index not in values
         }
@@ -504,8 +527,8 @@ class _Builder:
         variables = [*layer._trainable_variables, *layer._non_trainable_variables]
         if self._checkpoint.format == "keras" and 0 < len(variables) == len(named.tensors):
             yield from (
-                (each, each.name, variable_of_file)
-                for each, variable_of_file in zip(variables, named.tensors, strict=True)
+                (variable, variable.name, variable_of_file)
+                for variable, variable_of_file in zip(variables, named.tensors, strict=True)
             )
             return
         is_nested = named.call.kind == "MultiHeadAttention"
@@ -520,14 +543,7 @@ class _Builder:
         """
         where = str(self._checkpoint.path)
         # Keras 2's name for the kernel of a DepthwiseConv2D is `depthwise_kernel`.
-        name = next(
-            (
-                named.tensors[name_in_file]
-                for name_in_file in (variable, f"depthwise_{variable}")
-                if name_in_file in named.tensors
-            ),
-            None,
-        )
+        name = named.tensors.get(variable) or named.tensors.get(f"depthwise_{variable}")
         if name is None:
             raise MappingError(f"layer '{named.name}' has no '{variable}'", where=where)
         array = self._checkpoint.tensors[name]
@@ -560,8 +576,10 @@ def _runnable_form(call: LayerCall, channels: int) -> tuple[str, JsonObject]:
     """
     arguments = call.arguments
     if call.kind == "Conv2D" and 1 < channels == arguments.get("groups", 1):
-        rows, columns = pair(arguments.get("strides") or 1)
-        if rows == columns and (rows == 1 or pair(arguments.get("dilation_rate") or 1) == (1, 1)):
+        row_stride, column_stride = pair(arguments.get("strides") or 1)
+        is_dilated = pair(arguments.get("dilation_rate") or 1) != (1, 1)
+        # What a DepthwiseConv2D takes: equal strides, and none beside a dilation.
+        if row_stride == column_stride and (row_stride == 1 or not is_dilated):
             return "DepthwiseConv2D", {**arguments, "depth_multiplier": arguments["filters"] // channels}
     if call.kind == "Conv2DTranspose":
         return call.kind, {**arguments, "kernel_size": _extents(arguments), "dilation_rate": 1}
@@ -569,8 +587,8 @@ def _runnable_form(call: LayerCall, channels: int) -> tuple[str, JsonObject]:
 
 
 def _activation_name(activation: Any) -> str | None:
-    """Return the name of the function in an `activation` argument, as Keras resolves it; None where it is an
-    object.
+    """Return the name of the function in an `activation` argument, as Keras resolves it: `linear` of None,
+    `relu` of `keras.activations.relu`. None where the argument is an object, such as a layer's config.
     """
     if activation is None:
         return "linear"
@@ -578,28 +596,37 @@ def _activation_name(activation: Any) -> str | None:
 
 
 def _pads_of_theano(kind: str, arguments: JsonObject) -> list[list[int]]:
-    """Return how many cells Theano's `same` adds before and behind each axis of N x H x W x C."""
-    is_conv, pads = kind == "Conv2D", [[0, 0]]
-    for cells in _extents(arguments) if is_conv else pair(arguments["pool_size"]):
-        behind = 2 if cells > 2 and cells % 2 == 1 else 1
-        before = cells // 2 if is_conv else cells - behind
-        pads.append([before, cells - 1 - before])
-    return [*pads, [0, 0]]
+    """Return how many cells Theano's `same` adds before and behind each axis of N x H x W x C. A Conv2D of 3
+    x 3 has [[0, 0], [1, 1], [1, 1], [0, 0]].
+    """
+    pads = []
+    if kind == "Conv2D":
+        for extent in _extents(arguments):
+            before = extent // 2
+            pads.append([before, extent - 1 - before])
+    else:
+        for cells in pair(arguments["pool_size"]):
+            is_odd = cells > 2 and cells % 2 == 1
+            before = cells - (2 if is_odd else 1)
+            pads.append([before, cells - 1 - before])
+    return [[0, 0], *pads, [0, 0]]
 
 
 def _extents(arguments: JsonObject) -> tuple[int, int]:
-    """Return the rows and columns that a kernel spans, its dilation included."""
+    """Return how many rows and columns a kernel spans, its dilation included: (5, 5) for 3 x 3 and 2."""
     sizes = zip(pair(arguments["kernel_size"]), pair(arguments.get("dilation_rate") or 1), strict=True)
     rows, columns = ((size - 1) * dilation + 1 for size, dilation in sizes)
     return rows, columns
 
 
 def _dilate_kernel(kernel: Array, arguments: JsonObject, shape: tuple[int, ...]) -> Array:
-    """Return a kernel of this shape, with zeros between the cells of the given one."""
-    down, across = pair(arguments.get("dilation_rate") or 1)
-    spread = np.zeros(shape, kernel.dtype)
-    spread[::down, ::across] = kernel
-    return spread
+    """Return a kernel of this shape, with zeros between the cells of the given one, as far apart as the
+    layer's `dilation_rate` says.
+    """
+    row_dilation, column_dilation = pair(arguments.get("dilation_rate") or 1)
+    dilated = np.zeros(shape, kernel.dtype)
+    dilated[::row_dilation, ::column_dilation] = kernel
+    return dilated
 
 
 def _relu_of(kind: str, arguments: JsonObject, value: Any) -> Any:
@@ -610,7 +637,8 @@ def _relu_of(kind: str, arguments: JsonObject, value: Any) -> Any:
 
 def _shapes(call: LayerCall, channels: int) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the large variables that Keras makes for a layer whose input has `channels`, by
-    the variable's name; none for layers without, or where other arguments decide.
+    the variable's name: `{"kernel": (3, 3, 64, 128)}`. Empty for layers without, or where arguments that are
+    not read here decide.
     """
     arguments = call.arguments
     match call.kind:

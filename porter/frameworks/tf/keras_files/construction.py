@@ -20,16 +20,19 @@ _SEED_STATE = "seed_generator_state"
 
 
 def build_for_file(tensors: int, numbers: int, build: Callable[[], Any], where: str) -> Any:
-    """Build the model in float32 with its own numbers, if it has as many weights as the file holds; it is
-    first built without any.
+    """Build a model that a stranger's config.json describes, in float32 with its own initial weights. So that
+    a small file cannot ask for much memory, the model is first built without any weights, and their number is
+    compared with the file's.
 
-    The first one has a thread of its own. Keras lists the variables of a thread that lack numbers, and when
-    the next scope ends it gives numbers to all of them, whatever their size
+    That first model has a thread of its own. Keras lists the variables of a thread that lack numbers, and
+    when the next scope ends it gives numbers to all of them, whatever their size
     (keras.src.backend.common.variables.initialize_all_variables).
 
     Args:
         tensors: how many the file has.
         numbers: how many weights they hold together.
+        build: makes the model.
+        where: the file's name for messages.
 
     Raises:
         UsageError: it has more or fewer weights.
@@ -38,7 +41,8 @@ def build_for_file(tensors: int, numbers: int, build: Callable[[], Any], where: 
 
     def count_weights() -> int:
         with _limit_parts(tensors, where), keras.StatelessScope(initialize_variables=False):
-            return sum(prod(each.shape) for each in build().variables if each.name != _SEED_STATE)
+            variables = build().variables
+            return sum(prod(variable.shape) for variable in variables if variable.name != _SEED_STATE)
 
     with keras_defaults("float32"):
         with ThreadPoolExecutor(1) as own_thread:

@@ -23,10 +23,12 @@ _SCALARS = (int, float, str, bool, type(None))
 
 
 def operate(operation: str, operands: list[Any], settings: OperationSettings, keras_version: int) -> Any:
-    """Run an operation that porter.formats.keras.operations reads on Keras's symbolic values and numbers, and
-    return its value; a name that is no operation is that of an activation.
+    """Run an operation that porter.formats.keras.operations reads, and return its value; a name that is no
+    operation is that of an activation.
 
     Args:
+        operation: its name, such as `concatenate`.
+        operands: Keras's symbolic values, and numbers.
         settings: the arguments that the file states, by name.
         keras_version: the major version that wrote the file: Keras 1 and 2 have another hard sigmoid.
 
@@ -65,11 +67,14 @@ def activate(name: str, value: Any, settings: OperationSettings, keras_version: 
             return ops.softmax(value, axis=expect_plain(settings.get("axis", -1)))
     if name not in ACTIVATIONS.keys() | PARTS:
         raise ValueError("its activation is not on porter's list")
-    if isinstance(row := ACTIVATIONS.get(name), ActivationRow):
+    row = ACTIVATIONS.get(name)
+    if isinstance(row, ActivationRow):
         return getattr(ops, name)(value, **row.settings(settings))
     function = getattr(ops, _OTHER_NAMES.get(name, name), None)
+    if function is not None:
+        return function(value)
     # Names that keras.ops lacks are activations of Keras's.
-    return function(value) if function else import_keras().layers.Activation(name, dtype=value.dtype)(value)
+    return import_keras().layers.Activation(name, dtype=value.dtype)(value)
 
 
 def sum_stretched(values: Sequence[Any]) -> Any:
@@ -82,7 +87,9 @@ def sum_stretched(values: Sequence[Any]) -> Any:
 
 
 def einsum_dense(equation: str, value: Any, kernel: Array, bias: Array | None = None) -> Any:
-    """Compute an EinsumDense, whose bias is along the last axes."""
+    """Compute what an EinsumDense layer computes; its bias is along the last axes, and `sum_stretched` adds
+    it.
+    """
     output = import_keras().ops.einsum(equation, value, kernel)
     return output if bias is None else sum_stretched([output, bias])
 
@@ -92,18 +99,21 @@ def cosine(first: Any, second: Any) -> Any:
     1.2.2, `Merge.call`).
     """
     ops = import_keras().ops
-    squares = ops.sum(first * first, 1, keepdims=True) * ops.sum(second * second, 1, keepdims=True)
-    return ops.expand_dims(
-        ops.sum(first * second, 1, keepdims=True) / ops.maximum(ops.sqrt(squares), 10e-8), 1
-    )
+
+    def dot(left: Any, right: Any) -> Any:
+        return ops.sum(left * right, 1, keepdims=True)
+
+    lengths = ops.sqrt(dot(first, first) * dot(second, second))
+    # 10e-8 is Keras 1's epsilon.
+    return ops.expand_dims(dot(first, second) / ops.maximum(lengths, 10e-8), 1)
 
 
 def relu(
     value: Any, slope: float = 0.0, max_value: float | None = None, threshold: float | None = None
 ) -> Any:
-    """Compute a ReLU with a slope below 0 and a largest value, or with a threshold. TensorFlow's own rounds
-    these to float32, as it does a GELU's constants (keras/src/activations/activations.py, `ReLU`:
-    tf.nn.leaky_relu, and casts of the others).
+    """Compute a ReLU with a slope below 0 and a largest value, or one that gives 0 up to a threshold.
+    TensorFlow's own rounds these numbers to float32, as it does a GELU's constants
+    (keras/src/activations/activations.py, `ReLU`: tf.nn.leaky_relu, and casts of the others).
     """
     ops = import_keras().ops
     if threshold:
@@ -136,12 +146,16 @@ def expect_plain(value: Any) -> Any:
 def _keras_function(
     name: str, *settings: str, **renamed: str
 ) -> Callable[[list[Any], OperationSettings], Any]:
-    """Return a function of operands and stated settings that calls the one of this name in keras.ops, with
-    those of `settings` that are stated; `renamed` has Keras's names of settings that files call otherwise.
+    """Return a row of _OPERATIONS that calls the function `name` of keras.ops.
+
+    Args:
+        settings: arguments that it is called with where the file states them.
+        renamed: the names of further ones in keras.ops by those in files: `perm="axes"`.
     """
 
     def run(operands: list[Any], stated: OperationSettings) -> Any:
         """Call the function on the operands, with those of the settings that the file states."""
+        # the name in keras.ops by the name in the file
         names = {**{setting: setting for setting in settings}, **renamed}
         arguments = {
             keras_name: expect_plain(stated[stated_name])
@@ -154,15 +168,18 @@ def _keras_function(
 
 
 def _get_item(operands: Sequence[Any], settings: JsonObject) -> Any:
-    """Take a part of a value and return it. The key, an operand or the setting `slice_spec` of Keras 2, is
+    """Return a part of a value, `x[:, 0]`. The key, an operand or the setting `slice_spec` of Keras 2, is
     decoded anew, because a mistake of porter's reader would be shared otherwise.
     """
     key = settings.get("slice_spec", operands[1] if len(operands) > 1 else None)
-    return operands[0][tuple(map(_index_of, key if isinstance(key, list | tuple) else [key]))]
+    items = key if isinstance(key, list | tuple) else [key]
+    return operands[0][tuple(map(_index_of, items))]
 
 
 def _index_of(item: Any) -> Any:
-    """Return one entry of an index as Python has it, from a config."""
+    """Return one entry of an index as Python has it (a slice, `...` or a number), from its form in a
+    config.
+    """
     match item:
         case {"class_name": "__ellipsis__"}:
             return ...
@@ -174,17 +191,19 @@ def _index_of(item: Any) -> Any:
 
 
 def _pad(operands: list[Any], settings: OperationSettings) -> Any:
-    """Pad a value with a constant, or by reflection."""
+    """Pad a value with a constant, or by reflection, by the settings of keras.ops.pad or of tf.pad."""
+    ops = import_keras().ops
     widths = expect_plain(settings.get("pad_width", settings.get("paddings")))
     if str(settings.get("mode", "constant")).lower() == "reflect":
-        return import_keras().ops.pad(operands[0], widths, mode="reflect")
-    return import_keras().ops.pad(
-        operands[0], widths, constant_values=expect_plain(settings.get("constant_values") or 0.0)
-    )
+        return ops.pad(operands[0], widths, mode="reflect")
+    fill = expect_plain(settings.get("constant_values") or 0.0)
+    return ops.pad(operands[0], widths, constant_values=fill)
 
 
 def _response_norm(operands: list[Any], settings: OperationSettings) -> Any:
-    """Compute tf.nn.local_response_normalization, which has no float64."""
+    """Compute tf.nn.local_response_normalization by keras.ops, because TensorFlow's has no float64: each
+    number is divided by (bias + alpha * sum of squares in the channels around it) ** beta.
+    """
     ops, x = import_keras().ops, operands[0]
     radius, channels = settings.get("depth_radius", 5), x.shape[-1]
     alpha, beta, bias = (
@@ -198,7 +217,7 @@ def _response_norm(operands: list[Any], settings: OperationSettings) -> Any:
 
 
 def _depth_to_space(operands: list[Any], settings: OperationSettings) -> Any:
-    """Run TensorFlow's depth_to_space as a layer of Keras."""
+    """Run TensorFlow's depth_to_space as a layer of Keras, which can be called on symbolic values."""
     keras = import_keras()
     block = int(settings["block_size"])
     layer = keras.layers.Lambda(

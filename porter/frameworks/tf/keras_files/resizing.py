@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from porter.base.dtypes import Array
 from porter.base.json import JsonObject
 from porter.formats.keras.flow import LayerCall
 from porter.formats.keras.layer import pair
@@ -32,7 +33,9 @@ def tensorflow_resize(call: LayerCall) -> Resize:
     """Return the resize with TensorFlow's own shares (core/kernels/image/resize_bicubic_op.cc: Keys's, with a
     of -0.5, of the cells inside the map), whatever porter's reader makes of it.
     """
-    mode, stated = _INTERPOLATIONS[call.arguments.get("interpolation", "bilinear")], call.arguments
+    stated = call.arguments
+    mode = _INTERPOLATIONS[stated.get("interpolation", "bilinear")]
+    # An op has a scale or a size.
     scale, size = tuple[float, ...](), tuple[int, ...]()
     if call.kind == "UpSampling2D":
         scale = tuple(map(float, pair(stated["size"])))
@@ -54,14 +57,14 @@ def resizes_instead(kind: str, arguments: JsonObject, size: Size) -> bool:
     """
     if kind == "RandomCrop":
         return not keeps_size(kind, arguments, size)
-    rows, columns = size
+    rows, columns = size  # a size that is not known counts as 0
     return (rows or 0) < int(arguments["height"]) or (columns or 0) < int(arguments["width"])
 
 
 def fit_aspect_ratio(arguments: JsonObject, value: Any) -> Any:
-    """Crop or pad the input of a Resizing to the target's aspect ratio where the layer says so, by Keras's
-    own arithmetic (`resize` in its keras/src/backend/tensorflow/image.py), whatever porter's reader makes of
-    it.
+    """Return the input N x H x W x C of a Resizing, cropped or padded to the target's aspect ratio where the
+    layer says so, by Keras's own arithmetic (`resize` in its keras/src/backend/tensorflow/image.py), whatever
+    porter's reader makes of it.
     """
     crops, pads = arguments.get("crop_to_aspect_ratio"), arguments.get("pad_to_aspect_ratio")
     if not crops and not pads:
@@ -71,9 +74,14 @@ def fit_aspect_ratio(arguments: JsonObject, value: Any) -> Any:
     # Rows and columns that go with the map's columns and rows in the target's ratio.
     same_ratio = ((size[::-1] * target).astype(np.float32) / target[::-1]).astype(int)
     if crops:
-        side = np.maximum(np.minimum(size, same_ratio), 1)
-        (top, left), (rows, columns) = ((size - side).astype(np.float32) / 2).astype(int), side
+        rows, columns = cropped_size = np.maximum(np.minimum(size, same_ratio), 1)
+        top, left = _half(size - cropped_size)
         return value[:, top : top + rows, left : left + columns]
-    margin = ((np.maximum(size, same_ratio) - size).astype(np.float32) / 2).astype(int)
+    margin = _half(np.maximum(size, same_ratio) - size)
     widths = [[0, 0], *([cells, cells] for cells in margin.tolist()), [0, 0]]
     return keras_do("pad", value, widths, constant_values=arguments.get("fill_value", 0.0))
+
+
+def _half(cells: Array) -> Array:
+    """Return half of each number of cells, rounded down as Keras does it, in float32."""
+    return (cells.astype(np.float32) / 2).astype(int)
