@@ -50,8 +50,13 @@ def _keras_classifier(
     compiled: dict[tuple[int, ...], Any] = {}
 
     def normalise(pixels: Any, divide: Any, mean: Any, std: Any) -> Any:
-        values = pixels if protocol.resampling.divides_first else tensorflow.cast(pixels, "float32") / divide
-        return ((values if protocol.channels == "rgb" else values[..., ::-1]) - mean) / std
+        """Return pixels N x H x W x RGB as the protocol has them: divided, in its order of channels, minus
+        the mean and divided by the deviation.
+        """
+        is_divided = protocol.resampling.divides_first
+        values = pixels if is_divided else tensorflow.cast(pixels, "float32") / divide
+        values = values if protocol.channels == "rgb" else values[..., ::-1]
+        return (values - mean) / std
 
     def run(pixels: Any, divide: Any, mean: Any, std: Any) -> Any:
         return logits_model(normalise(pixels, divide, mean, std), training=False)

@@ -29,7 +29,9 @@ def save(model: Any, folder: Path, example: Sequence[Any], size: Size | None) ->
     symbolic_inputs, path = inputs_of(model), folder / f"{model.name}.keras"
 
     def describe(path: Path, graph: str, fixed: Callable[[], Saved] | None = None) -> Saved:
-        """Describe the file that the model was saved as."""
+        """Describe the file that the model was saved as; see Saved for `graph`, and for `fixed` its
+        `save_fixed`.
+        """
         takes_integers = any("int" in value.dtype for value in keras.tree.flatten(symbolic_inputs))
         itself = partial(run_as_it_is, model)
         return Saved(
@@ -70,7 +72,8 @@ def _with_size(shape: Sequence[int | None], size: Size | None) -> tuple[int | No
     """
     if len(shape) != 4 or size is None:
         return tuple(shape)
-    return shape[0], *(own or given for own, given in zip(shape[1:3], size, strict=True)), shape[3]
+    batch, rows, columns, channels = shape
+    return batch, rows or size[0], columns or size[1], channels
 
 
 def _with_stated_layers(keras: ModuleType, model: Any, size: Size | None) -> Any:
@@ -94,14 +97,23 @@ def _with_stated_layers(keras: ModuleType, model: Any, size: Size | None) -> Any
 
 @contextmanager
 def _forgetting_calls(model: Any) -> Iterator[None]:
-    """Make the layers of a model forget, at the end, the calls that were made within the context."""
-    steps = [step for layer in model._flatten_layers() for step in (layer, *getattr(layer, "operations", ()))]
+    """Make the layers of a model forget, at the end, the calls that were made within the context, so that the
+    user's own model stays as it was.
+    """
+    operations = [
+        operation
+        for layer in model._flatten_layers()
+        for operation in (layer, *getattr(layer, "operations", ()))
+    ]
     # Keras appends each call to these lists.
-    known = [(calls, len(calls)) for step in steps for calls in (step._inbound_nodes, step._outbound_nodes)]
+    call_lists = [
+        calls for operation in operations for calls in (operation._inbound_nodes, operation._outbound_nodes)
+    ]
+    counts_before = [len(calls) for calls in call_lists]
     try:
         yield
     finally:
-        for calls, count in known:
+        for calls, count in zip(call_lists, counts_before, strict=True):
             del calls[count:]
 
 
@@ -126,11 +138,9 @@ def _with_inner_layers(keras: ModuleType, model: Any, inputs: Any = None) -> Any
 
     def call(layer: Any, *arguments: Any, **options: Any) -> Any:
         """Call a layer, or in place of a model that hides its layers these layers."""
-        return (
-            _with_inner_layers(keras, layer, arguments[0]).output
-            if _hides_layers(keras, layer)
-            else layer(*arguments, **options)
-        )
+        if _hides_layers(keras, layer):
+            return _with_inner_layers(keras, layer, arguments[0]).output
+        return layer(*arguments, **options)
 
     connected = keras.Model(model.input, model.output, name=model.name)
     return keras.models.clone_model(connected, inputs, clone_function=lambda layer: layer, call_function=call)
@@ -143,10 +153,10 @@ _FUNCTIONAL = (
 
 
 def expect_built(model: Any) -> None:
-    """Refuse a model that has no weights yet, or of whose inputs nothing is known.
+    """Refuse a model that is not built: it has no weights yet, or nothing says what it takes.
 
     Raises:
-        UsageError: with the way round.
+        UsageError: says how to build it.
     """
     if not model.built or inputs_of(model) is None:
         next_step = "call it on a batch first: model(numpy.zeros((1, ROWS, COLUMNS, CHANNELS)))"

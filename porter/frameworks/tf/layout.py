@@ -67,7 +67,8 @@ _CLASSES: Mapping[type[Op], str] = {
 
 
 def keras_class(graph: Graph, node: Node) -> str | None:
-    """Return the Keras class that holds a node's weights, or None where it has none.
+    """Return the Keras class of the layer that holds a node's weights, such as `Conv2D`; None for a node
+    without weights.
 
     TensorFlow's depthwise kernel refuses unequal strides ("Current implementation only supports equal length
     strides"), so such a node is a grouped Conv2D.
@@ -79,14 +80,14 @@ def keras_class(graph: Graph, node: Node) -> str | None:
 
 
 def variable_name(op: Op, role: str) -> str:
-    """Return the name of the variable that holds a role of an op's tensors, in the layer that `keras_class`
-    names: the role itself, but for a channel scale, which is a depthwise kernel, an RMS norm, a trained array
-    and the statistics of norms.
+    """Return the name that a Keras layer's variable has for a role of an op's tensors. Most have the role's
+    own name: `kernel` is `kernel`, but a norm's `mean` is `moving_mean`.
     """
-    if isinstance(op, ops.ChannelScale):
+    if isinstance(op, ops.ChannelScale):  # its layer is a depthwise convolution
         return {"gamma": "kernel", "beta": "bias"}[role]
     if isinstance(op, ops.RmsNorm):
         return "scale"
+    # A trained array (`value`) is held by an EinsumDense.
     return "kernel" if role == "value" else _STATISTICS.get(role, role)
 
 
@@ -103,8 +104,8 @@ def tensor_names(graph: Graph, node: Node, layer: str) -> dict[str, tuple[str, .
 
 
 def _split_separable(layer: str) -> tuple[str, str]:
-    """Split the name of a separable convolution's kernel into the layer's name and the kernel's; the kernel
-    is "" for any other layer.
+    """Split `block2_sepconv1/depthwise_kernel`, the name of a separable convolution's kernel, into the
+    layer's name and the kernel's. For any other layer the kernel is "".
     """
     layer_name, _, kernel = layer.rpartition("/")
     return (layer_name, kernel) if kernel in _SEPARABLE_KERNELS else (layer, "")
@@ -139,7 +140,8 @@ def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
     if role == "value":
         return _canonical_value(graph, node, array)
     if role != "kernel":
-        return _expect_rank(node, role, array, _VECTOR_RANKS.get((type(node.op), role), (1,))).reshape(-1)
+        ranks = _VECTOR_RANKS.get((type(node.op), role), (1,))
+        return _expect_rank(node, role, array, ranks).reshape(-1)
     if isinstance(node.op, ops.ConvTranspose):
         return _from_block_diagonal(node, node.op, _expect_rank(node, role, array, (4,)))
     if isinstance(node.op, ops.Dense):
@@ -153,8 +155,8 @@ def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
         return array.T
     is_one_cell = isinstance(node.op, ops.Conv) and node.op.window.kernel == (1, 1)
     if _expect_rank(node, role, array, (2, 4) if is_one_cell else (4,)).ndim == 2:
-        return array.T
-    # Filter c * multiplier + m is filter m of channel c.
+        return array.T  # a dense layer's
+    # Of a depthwise layer, filter c * multiplier + m is filter m of channel c.
     if is_depthwise(graph, node) and array.shape[2] != 1:
         rows, columns, channels, multiplier = array.shape
         return array.transpose(2, 3, 0, 1).reshape(channels * multiplier, 1, rows, columns)
@@ -190,16 +192,17 @@ def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
     """
     if role == "value":
         array = array.transpose(1, 2, 0) if _is_of_map(graph, node) else array
-        return array.reshape(
-            [size for size in array.shape if size != 1] if isinstance(node.op, ops.OfArray) else array.shape
-        )
+        # An EinsumDense has no axes of one cell.
+        if isinstance(node.op, ops.OfArray):
+            return array.reshape([size for size in array.shape if size != 1])
+        return array
     if role != "kernel":
         return _expect_rank(node, role, array, (1,))
     if isinstance(node.op, ops.ConvTranspose):
         return _block_diagonal(node.op, _expect_rank(node, role, array, (4,)))
     if isinstance(node.op, ops.Dense):
-        # A layer that is a 1x1 convolution, or a dense one.
-        return array.transpose(2, 3, 1, 0) if array.ndim == 4 else _expect_rank(node, role, array, (2,)).T
+        is_convolution = array.ndim == 4
+        return array.transpose(2, 3, 1, 0) if is_convolution else _expect_rank(node, role, array, (2,)).T
     _expect_rank(node, role, array, (4,))
     if keras_class(graph, node) == "DepthwiseConv2D":
         filters, _, rows, columns = array.shape
@@ -209,8 +212,9 @@ def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
 
 
 def _block_diagonal(op: ops.ConvTranspose, kernel: Array) -> Array:
-    """Return the kernel of a Conv2DTranspose, which has neither groups nor, on a CPU, a dilation: zeros stand
-    between the groups and in the holes.
+    """Return the kernel of a Conv2DTranspose (rows, columns, filters, channels) from porter's (channels,
+    filters / groups, rows, columns). Keras's layer has neither groups nor, on a CPU, a dilation, so zeros
+    stand between the groups and in the holes of the dilated kernel.
     """
     stored = np.zeros((op.window.extent(0), op.window.extent(1), op.filters, len(kernel)), kernel.dtype)
     for block, part in zip(_group_kernels(op, stored), np.split(kernel, op.groups), strict=True):
@@ -236,12 +240,14 @@ def _from_block_diagonal(node: Node, op: ops.ConvTranspose, stored: Array) -> Ar
 
 def _group_kernels(op: ops.ConvTranspose, stored: Array) -> list[Array]:
     """Return a view of each group's kernel, rows × columns × filters × channels, within that of a
-    Conv2DTranspose.
+    Conv2DTranspose: the cells that a dilation leaves, and of these the block of the group's own filters and
+    channels.
     """
-    _, _, filters, channels = (n // op.groups for n in stored.shape)
+    filters, channels = stored.shape[2] // op.groups, stored.shape[3] // op.groups
     cells = stored[:: op.window.dilation[0], :: op.window.dilation[1]]
-    groups = range(op.groups)
-    return [cells[:, :, n * filters : (n + 1) * filters, n * channels : (n + 1) * channels] for n in groups]
+    filters_of = [slice(group * filters, (group + 1) * filters) for group in range(op.groups)]
+    channels_of_group = [slice(group * channels, (group + 1) * channels) for group in range(op.groups)]
+    return [cells[:, :, *block] for block in zip(filters_of, channels_of_group, strict=True)]
 
 
 def _expect_rank(node: Node, role: str, array: Array, ranks: Collection[int]) -> Array:
@@ -253,10 +259,14 @@ def _expect_rank(node: Node, role: str, array: Array, ranks: Collection[int]) ->
 
 
 def expect_cover(missing: Collection[str], unexpected: Collection[str], where: object = None) -> None:
-    """Refuse weights and a model that do not cover each other.
+    """Refuse weights and a model that do not cover each other, if there are names in either list.
+
+    Args:
+        missing: names of the model's tensors that the weights lack.
+        unexpected: names of the weights that no layer takes.
 
     Raises:
-        MappingError: they do not; both lists are in the message.
+        MappingError: both lists are in the message.
     """
     if missing or unexpected:
         raise MappingError(
@@ -284,11 +294,12 @@ def layer_names(graph: Graph, layers: LayerNames) -> dict[str, str]:
         if path in layers:
             layer_name, kernel = _split_separable(layers[path])
             name = layer_name.replace("/", "_")
-            if kernel:
+            if kernel:  # `sepconv1_depthwise` and `sepconv1_pointwise`
                 name += f"_{kernel.split('_')[0]}"
             if name in free.taken:
                 raise MappingError(f"two nodes have the layer name '{name}'", where=path)
             names[path] = free.take(name)
+    # Nodes without a name in `layers` get what these leave.
     for path in graph.calls:
         if path not in layers:
             names[path] = free.take(path.replace("/", "_"))
@@ -336,17 +347,23 @@ def counted_layers(
             v1's head.
         layers: the layers' own names by path, of which those of separable convolutions matter.
     """
-    kernels = {path: split for path, layer in layers.items() if (split := _split_separable(layer))[1]}
-    depths = _depths(graph, {path for path, (_, kernel) in kernels.items() if kernel.startswith("depthwise")})
+    # The layer and the kernel of each half of a separable convolution, by path.
+    split_names = {path: _split_separable(layer) for path, layer in layers.items()}
+    kernels = {path: (layer, kernel) for path, (layer, kernel) in split_names.items() if kernel}
+    depthwise_halves = {path for path, (_, kernel) in kernels.items() if kernel.startswith("depthwise")}
+    depths = _depths(graph, depthwise_halves)
     visits = {path: index for index, path in enumerate(_depth_first_paths(graph))}
     counts: Counter[str] = Counter()
     counted_names: dict[str, str] = {}
     names: dict[str, str] = {}
     for path in sorted(visits, key=lambda path: (-depths[path], visits[path])):
         layer, kernel = kernels.get(path, (path, ""))
-        kind = "Conv2D" if path in convolutions else keras_class(graph, graph.by_path[path])
         if kernel:
-            kind = "SeparableConv2D"
+            kind: str | None = "SeparableConv2D"
+        elif path in convolutions:
+            kind = "Conv2D"
+        else:
+            kind = keras_class(graph, graph.by_path[path])
         if kind is None:
             continue
         # The two halves of a separable convolution are one layer, counted once.
@@ -364,11 +381,16 @@ def _depths(graph: Graph, depthwise_halves: Collection[str]) -> dict[str, int]:
     depths: dict[str, int] = {graph.output: 0}
     # From the output on; what does not lead to it has no depth.
     for node in reversed(graph.nodes):
-        if node.path in depths:
-            # One layer, with a pad two; a depthwise half none, because it is in the layer of the next node.
-            distance = depths[node.path] + (2 if _has_pad_layer(node) else node.path not in depthwise_halves)
-            for path in node.inputs:
-                depths[path] = max(depths.get(path, 0), distance)
+        if node.path not in depths:
+            continue
+        if _has_pad_layer(node):
+            layers_of_node = 2
+        elif node.path in depthwise_halves:
+            layers_of_node = 0  # it is in the layer of the next node
+        else:
+            layers_of_node = 1
+        for path in node.inputs:
+            depths[path] = max(depths.get(path, 0), depths[node.path] + layers_of_node)
     return depths
 
 

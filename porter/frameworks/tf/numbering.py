@@ -24,14 +24,14 @@ _NumberedLayers = dict[str, dict[str, list[tuple[int, str]]]]
 
 def numbered_layers(layers: Collection[str], tensors: Collection[str]) -> dict[str, str]:
     """Pair those of `layers` that Keras numbered with a file's layers, class by class, in the order of their
-    numbers.
+    numbers: `{"conv2d": "conv2d_94", "conv2d_1": "conv2d_95"}`.
 
     Args:
         layers: names as in a session's first model.
         tensors: names of a file's tensors; of several prefixes, the one with the most such layers counts.
 
-    Returns: names in `layers` to names in the file without the prefix. Classes of which the file has too few
-    layers are left out.
+    Returns: the names in the file, without the prefix, by the names in `layers`. Classes of which the file
+    has too few layers are left out.
     """
     wanted = _by_class(layers).get("", {})
     prefixes = _by_class({name.rpartition("/")[0] for name in tensors})
@@ -40,13 +40,12 @@ def numbered_layers(layers: Collection[str], tensors: Collection[str]) -> dict[s
     likeliest = max(prefixes.values(), key=lambda classes: sum(len(classes.get(kind, ())) for kind in wanted))
     names: dict[str, str] = {}
     for kind, numbered in wanted.items():
-        present = likeliest.get(kind, [])
+        stored = likeliest.get(kind, [])
+        if len(stored) < len(numbered):
+            continue
         # The file may have further layers, but the first ones are these.
-        if len(present) >= len(numbered):
-            names |= {
-                layer: stored_layer
-                for (_, layer), (_, stored_layer) in zip(sorted(numbered), sorted(present), strict=False)
-            }
+        for (_, layer), (_, stored_layer) in zip(sorted(numbered), sorted(stored), strict=False):
+            names[layer] = stored_layer
     return names
 
 

@@ -25,13 +25,13 @@ def _by_name(model: Any) -> dict[str, Any]:
     Raise UsageError for a model that is not built.
     """
     expect_built(model)
-    found = dict[str, Any]()
+    by_name = dict[str, Any]()
     for variable in model.weights:
-        name, place = variable.path, 1
-        while name in found:
-            name, place = f"{variable.path}:{place}", place + 1
-        found[name] = variable
-    return found
+        name, number = variable.path, 1
+        while name in by_name:
+            name, number = f"{variable.path}:{number}", number + 1
+        by_name[name] = variable
+    return by_name
 
 
 def put(model: Any, arrays: Mapping[str, Array]) -> None:

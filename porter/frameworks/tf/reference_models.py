@@ -55,15 +55,16 @@ def prepare(
                 weights += (
                     f", because Keras does not load {checkpoint.path.name} into it: {shortened(refusal)}"
                 )
-        for variable in model.weights if stored != "float64" else ():
-            if _has_floats(variable):
-                variable.assign(np.asarray(variable).astype(storage_type(stored)).astype(variable.dtype))
+        if stored != "float64":
+            for variable in filter(_has_floats, model.weights):
+                rounded = np.asarray(variable).astype(storage_type(stored))
+                variable.assign(rounded.astype(variable.dtype))
     return model, weights
 
 
 def _load(model: Any, checkpoint: Checkpoint) -> str | None:
-    """Load the file's weights into the model. Return None, or why the model does not have them all: Keras
-    only warns of a layer that it leaves as it is.
+    """Load the file's weights into the model. Return None if it then has them all, otherwise the reason in
+    words. It is found by comparing the arrays, because Keras only warns of a layer that it leaves as it is.
     """
     try:
         with catch_warnings():
@@ -72,13 +73,9 @@ def _load(model: Any, checkpoint: Checkpoint) -> str | None:
     except (ValueError, TypeError, KeyError, OSError) as error:
         return first_line(error)
     # Without names: the model has the same arrays as the file, each as often.
-    counts = Counter(
-        _fingerprint(np.asarray(variable)) for variable in model.weights if _has_floats(variable)
-    )
-    same = counts == Counter(
-        _fingerprint(array) for array in checkpoint.tensors.values() if is_floating(array)
-    )
-    return None if same else "they have other layers"
+    in_model = Counter(_fingerprint(np.asarray(variable)) for variable in filter(_has_floats, model.weights))
+    in_file = Counter(_fingerprint(array) for array in checkpoint.tensors.values() if is_floating(array))
+    return None if in_model == in_file else "they have other layers"
 
 
 def _fingerprint(array: Array) -> tuple[tuple[int, ...], int]:
@@ -115,9 +112,9 @@ def run_as_it_is(
     tensorflow, keras = import_tensorflow(), import_keras()
     symbolic_inputs = inputs_of(model)
     shapes = [tuple(value.shape) for value in keras.tree.flatten(symbolic_inputs)]
-    # Readers give the first map before the other inputs.
-    first = next((index for index, shape in enumerate(shapes) if len(shape) == 4), 0)
-    order = [first, *(index for index in range(len(shapes)) if index != first)]
+    # porter's readers of files put the first map before the other inputs.
+    first_map = next((index for index, shape in enumerate(shapes) if len(shape) == 4), 0)
+    order = [first_map, *(index for index in range(len(shapes)) if index != first_map)]
     with tensorflow.device(tensorflow_device("cpu")), tf32(tensorflow, False), quiet_logger(tensorflow):
         # Back in the order of the model.
         by_index = {
@@ -136,13 +133,14 @@ def inputs_of(model: Any) -> Any:
     """Return Keras's symbolic inputs of a built model, in its own structure, such as a list or a dict; those
     of a model that is only code have the shapes of its first call. Return None where nothing says them.
     """
-    if inputs := getattr(model, "inputs", None):
-        return getattr(model, "_inputs_struct", inputs[0])  # a Sequential has one
-    keras = import_keras()
+    inputs = getattr(model, "inputs", None)
+    if inputs:
+        return getattr(model, "_inputs_struct", inputs[0])  # a Sequential has one input
     shapes = (model.get_build_config() or {}).get("input_shape")
-    return shapes and keras.tree.map_shape_structure(
-        lambda shape: keras.KerasTensor((None, *shape[1:])), shapes
-    )
+    if not shapes:
+        return None
+    keras = import_keras()
+    return keras.tree.map_shape_structure(lambda shape: keras.KerasTensor((None, *shape[1:])), shapes)
 
 
 def _as_input(batch: Array, shape: tuple[int | None, ...] = ()) -> Any:
@@ -150,7 +148,7 @@ def _as_input(batch: Array, shape: tuple[int | None, ...] = ()) -> Any:
     last unless the shape states them first.
     """
     channels = batch.shape[1]
-    is_as_given = batch.ndim != 4 or (len(shape) == 4 and shape[1] == channels != shape[3])
-    return import_tensorflow().constant(
-        np.ascontiguousarray(batch if is_as_given else batch.transpose(0, 2, 3, 1))
-    )
+    takes_channels_first = len(shape) == 4 and shape[1] == channels != shape[3]
+    if batch.ndim == 4 and not takes_channels_first:
+        batch = batch.transpose(0, 2, 3, 1)
+    return import_tensorflow().constant(np.ascontiguousarray(batch))

@@ -23,10 +23,13 @@ _MAX_DENOMINATOR = 64
 
 
 def resize_map(value: Any, op: Resize | ResizeLike | AsLarge, do: Do, kind: str, like: Any = None) -> Any:
-    """Resize a map N×H×W×C as an op does, or (AsLarge) pad or cut it to the size of the map `like`.
+    """Return a map N×H×W×C resized as an op says, or (AsLarge) padded or cut to the size of another map.
 
     Args:
+        value: the map.
+        do: calls a function of `keras.ops`, or states such a call.
         kind: the type of the places and shares, `float32` or `float64`.
+        like: the map whose size the result gets, for ResizeLike and AsLarge.
 
     Raises:
         GraphError: the cells of an open size cannot be counted.
@@ -43,7 +46,9 @@ def resize_map(value: Any, op: Resize | ResizeLike | AsLarge, do: Do, kind: str,
 
 @dataclass(frozen=True)
 class _Axis:
-    """One axis of a resize. What no input changes is computed by numpy, and held as constants."""
+    """One axis of a resize: rows (1) or columns (2). What no input changes is computed by numpy, and held as
+    constants.
+    """
 
     axis: int
     op: Resize | ResizeLike
@@ -58,6 +63,7 @@ class _Axis:
         do = self._do
         n, i, m = self._cells(value, like)
         difference = do("subtract", m, n) if grows else do("subtract", n, m)
+        # The cells that are added or cut off before the map: all, or half of them.
         before = difference
         if side != "start":
             before = do("floor", do("multiply", difference, self._number(0.5)))
@@ -65,23 +71,25 @@ class _Axis:
         # cut off.
         shift = "subtract" if grows else "add"
         cells = i if side == "end" else do(shift, i, before)
-        rest = self._take_cells(value, cells, n)
+        taken = self._take_cells(value, cells, n)
         if not grows:
-            return rest
+            return taken
         # 0 for the map's own cells, which the bounds do not move.
         beyond = do("subtract", cells, self._clipped_index(cells, n))
-        is_own = do("equal", do("reshape", beyond, (-1, *[1] * (3 - self.axis))), self._number(0))
-        return self.do("where", is_own, rest, self.do("zeros_like", rest))
+        is_own = do("equal", do("reshape", beyond, self._along_axis), self._number(0))
+        return self.do("where", is_own, taken, self.do("zeros_like", taken))
 
     def _clipped_index(self, cells: Any, n: Any) -> Any:
-        """Move cells outside a map of n cells to its nearest cell; keras.ops.clip takes no values for its
-        bounds.
+        """Return indices of cells within 0 to n - 1, of which those outside a map of n cells become its
+        nearest cell; keras.ops.clip takes no values for its bounds.
         """
-        number = self._number
-        return self._do("minimum", self._do("maximum", cells, number(0)), self._do("subtract", n, number(1)))
+        last = self._do("subtract", n, self._number(1))
+        return self._do("minimum", self._do("maximum", cells, self._number(0)), last)
 
     def _take_cells(self, value: Any, cells: Any, n: Any) -> Any:
-        """Take these cells of the map's n; cells beyond the edge are those of the edge."""
+        """Return the cells of these indices along this axis of a map of n cells; an index beyond the edge
+        gives the cell at the edge.
+        """
         index = self._do("cast", self._clipped_index(cells, n), "int32")
         places = index.tolist() if isinstance(index, np.ndarray) else index
         return self.do("take", value, places, axis=self.axis)
@@ -104,21 +112,30 @@ class _Axis:
         shares = self._cell_shares(t, do("subtract", number(1), t))
         # The cells around a place: two for linear, four for cubic.
         cells = [do("add", before, number(k + 1 - len(shares) // 2)) for k in range(len(shares))]
+        add = partial(do, "add")
         # Cells beyond the edge have no share, and the others share all.
         if op.inside:
-            inside = [do("equal", self._clipped_index(cell, n), cell) for cell in cells]
-            shares = [do("where", each, share, number(0)) for each, share in zip(inside, shares, strict=True)]
-            shares = [do("divide", share, reduce(partial(do, "add"), shares)) for share in shares]
-        # A vector along this axis of N×H×W×C.
-        along_axis = (-1, *[1] * (3 - self.axis))
+            are_inside = [do("equal", self._clipped_index(cell, n), cell) for cell in cells]
+            shares = [
+                do("where", is_inside, share, number(0))
+                for is_inside, share in zip(are_inside, shares, strict=True)
+            ]
+            shares = [do("divide", share, reduce(add, shares)) for share in shares]
         weighted = [
-            do("multiply", self._take_cells(value, cell, n), do("reshape", share, along_axis))
+            do("multiply", self._take_cells(value, cell, n), do("reshape", share, self._along_axis))
             for cell, share in zip(cells, shares, strict=True)
         ]
-        return reduce(partial(do, "add"), weighted)
+        return reduce(add, weighted)
+
+    @property
+    def _along_axis(self) -> tuple[int, ...]:
+        """The shape of a vector that multiplies a map N×H×W×C along this axis: (-1, 1, 1) or (-1, 1)."""
+        return (-1, 1, 1) if self.axis == 1 else (-1, 1)
 
     def _source_places(self, n: Any, i: Any, m: Any) -> Any:
-        """Return where in the source the centre of each target cell lies, in cells."""
+        """Return where in the source the centre of each target cell lies, in cells, from the numbers of cells
+        n and m and the indices i of target cells.
+        """
         do, number = self._do, self._number
         if self.op.coordinates == "align_corners":
             spaces = do("maximum", do("subtract", m, number(1)), number(1))
@@ -139,18 +156,18 @@ class _Axis:
         # The factors of the cubic polynomials, highest power first, for distances below 1 and from 1 to 2.
         inner, outer = (a + 2, -a - 3, 0.0, 1.0), (a, -5 * a, 8 * a, -4 * a)
 
-        def share(factors: Sequence[float], distance: Any) -> Any:
-            """Return a polynomial of a distance, whose factors are those of the highest power first."""
-            first, *others = map(self._number, factors)
+        def polynomial(factors: Sequence[float], distance: Any) -> Any:
+            """Return a polynomial of a distance by Horner's rule."""
+            highest, *lower = map(self._number, factors)
             return reduce(
-                lambda total, factor: do("add", do("multiply", total, distance), factor), others, first
+                lambda total, factor: do("add", do("multiply", total, distance), factor), lower, highest
             )
 
         return [
-            share(outer, do("add", t, one)),
-            share(inner, t),
-            share(inner, rest),
-            share(outer, do("add", rest, one)),
+            polynomial(outer, do("add", t, one)),
+            polynomial(inner, t),
+            polynomial(inner, rest),
+            polynomial(outer, do("add", rest, one)),
         ]
 
     def _cells(self, value: Any, like: Any) -> tuple[Any, Any, Any]:
@@ -158,33 +175,38 @@ class _Axis:
         m, the number of these. Those of open sizes are counted as the model runs.
         """
         n, op, scale = value.shape[self.axis], self.op, self._scale
+        # None where a size is open
         if isinstance(op, ResizeLike):
             m = like.shape[self.axis]
+        elif op.size:
+            m = op.size[self.axis - 1]
         else:
-            scaled = None if n is None or scale is None else int(n * scale)
-            m = op.size[self.axis - 1] if op.size else scaled
+            m = None if n is None or scale is None else int(n * scale)
         count = self.do("sum", self._ones(value)) if n is None else self._number(n)
         if m is not None:
             return count, np.arange(m, dtype=self.kind), self._number(m)
         ones = self._ones(value if like is None else like)
         if scale is not None:
-            parts = Fraction(scale)
-            if parts.denominator > _MAX_DENOMINATOR:
+            fraction = Fraction(scale)
+            if fraction.denominator > _MAX_DENOMINATOR:
                 raise GraphError(
                     f"Keras cannot count the cells of an open size times {scale}",
                     next="export the model at one size",
                 )
             # Of a scale of p/q, each cell p times, and of these every q-th.
-            ones = self.do("repeat", ones, parts.numerator, axis=0)
-            if parts.denominator > 1:
-                ones = self.do("getitem", ones, (slice(parts.denominator - 1, None, parts.denominator),))
+            q = fraction.denominator
+            ones = self.do("repeat", ones, fraction.numerator, axis=0)
+            if q > 1:
+                ones = self.do("getitem", ones, (slice(q - 1, None, q),))
         return count, self.do("subtract", self.do("cumsum", ones), self._number(1)), self.do("sum", ones)
 
     def _ones(self, value: Any) -> Any:
         """Return a vector with a one for each cell of the map along this axis, from which cells of open sizes
         are counted.
         """
-        line = self.do("getitem", value, (0, slice(None), 0, 0) if self.axis == 1 else (0, 0, slice(None), 0))
+        all_cells = slice(None)
+        key = (0, all_cells, 0, 0) if self.axis == 1 else (0, 0, all_cells, 0)
+        line = self.do("getitem", value, key)
         return self.do("cast", self.do("ones_like", line), self.kind)
 
     @property
@@ -196,9 +218,11 @@ class _Axis:
         return np.asarray(number, self.kind)
 
     def _do(self, function: str, *arguments: Any) -> Any:
-        """Call a function of numpy where all arguments are known, otherwise that of keras.ops."""
-        if not isinstance(arguments[0], np.ndarray | np.generic) or not isinstance(
-            arguments[-1], np.ndarray | np.generic | str | tuple
-        ):
+        """Call a function of numpy where all arguments are known numbers, otherwise that of keras.ops."""
+        numbers = (np.ndarray, np.generic)
+        # The last argument may be a type or a shape.
+        if not isinstance(arguments[0], numbers) or not isinstance(arguments[-1], (*numbers, str, tuple)):
             return self.do(function, *arguments)
-        return arguments[0].astype(arguments[1]) if function == "cast" else getattr(np, function)(*arguments)
+        if function == "cast":
+            return arguments[0].astype(arguments[1])
+        return getattr(np, function)(*arguments)

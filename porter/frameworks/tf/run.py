@@ -26,7 +26,8 @@ _RUNNER = "porter_runner"
 
 
 class Runner:
-    """Evaluates named values of one Keras model.
+    """Evaluates named values of one Keras model. The names, by which a comparison asks for values inside a
+    model, are its taps.
 
     A model is not compiled, because running a few batches takes less time. A model with grouped convolutions
     is compiled, because Keras runs these on a CPU by XLA, which would compile them at every call
@@ -64,7 +65,7 @@ class Runner:
         """Return the values called `names` for a batch N×C×H×W; maps come back as N×C×H×W.
 
         Args:
-            cut: by name, what all layers are given in place of the value.
+            cut: by name, the array that the layers which read a value are given in its place.
 
         Raises:
             UsageError: the model lacks a name, or the batch does not fit its input.
@@ -75,15 +76,18 @@ class Runner:
         if not names:
             return {}
         tensorflow = import_tensorflow()
-        fed = [np.ascontiguousarray(each) for each in self._as_inputs(batch)]
-        # A function with cut values is made for this run only, because it holds them.
-        if names not in self._functions and not cut:
-            self._functions[names] = self._function(names)
-        instead = {
-            id(self.values[name]): value if name in self._arrays else channels_last(value)
-            for name, value in cut.items()
-        }
-        function = self._function(names, instead) if cut else self._functions[names]
+        inputs = [np.ascontiguousarray(array) for array in self._as_inputs(batch)]
+        if cut:
+            # This function is made for this run only, because it holds the arrays.
+            replacements = {
+                id(self.values[name]): value if name in self._arrays else channels_last(value)
+                for name, value in cut.items()
+            }
+            function = self._function(names, replacements)
+        else:
+            if names not in self._functions:
+                self._functions[names] = self._function(names)
+            function = self._functions[names]
         # TensorFlow warns of retracing if several grouped convolutions are compiled, because Keras has one
         # function for all.
         with (
@@ -91,7 +95,7 @@ class Runner:
             tf32(tensorflow, False),
             quiet_logger(tensorflow),
         ):
-            results = function([tensorflow.cast(each, self._model.inputs[0].dtype) for each in fed])
+            results = function([tensorflow.cast(array, self._model.inputs[0].dtype) for array in inputs])
         # TensorFlow's own memory, read-only: `Tensor.numpy` would copy it, and all maps of a network are
         # large.
         arrays = {name: np.asarray(results.pop(name)) for name in names}
@@ -107,14 +111,14 @@ class Runner:
         """Return a batch as the model's inputs, in their axes. One of another size than the input's is
         refused.
         """
-        if self._takes is None or not self._takes.axes:
+        takes_map = self._takes is None or not self._takes.axes
+        if takes_map:
             _, rows, columns, channels = self._model.inputs[0].shape
-            expect_fit(batch.shape, channels, *((None, None) if self._any_size else (rows, columns)))
-        return (
-            [batch.transpose(0, 2, 3, 1)]
-            if self._takes is None
-            else arrays_for_inputs(batch, self._takes, channels_last=True)
-        )
+            size = (None, None) if self._any_size else (rows, columns)
+            expect_fit(batch.shape, channels, *size)
+        if self._takes is None:
+            return [batch.transpose(0, 2, 3, 1)]
+        return arrays_for_inputs(batch, self._takes, channels_last=True)
 
     def _function(
         self, names: tuple[str, ...], cut: Mapping[int, Array] = MappingProxyType({})
@@ -133,8 +137,10 @@ class Runner:
             values: dict[str, Any] = tapped(batches if len(batches) > 1 else batches[0], training=False)
             return values
 
-        grouped = any(getattr(layer, "groups", 1) > 1 for layer in self._model.layers)
-        return cast(Callable[[Any], dict[str, Any]], import_tensorflow().function(call)) if grouped else call
+        is_grouped = any(getattr(layer, "groups", 1) > 1 for layer in self._model.layers)
+        if not is_grouped:
+            return call
+        return cast(Callable[[Any], dict[str, Any]], import_tensorflow().function(call))
 
 
 @cache
@@ -153,7 +159,7 @@ def _memory_saving_model() -> Any:
             """Run the layers one after the other, as Keras's own method does, and drop each value after its
             last use; a value that is cut is replaced for the layers that read it.
             """
-            if options:  # without values
+            if options:  # Keras only infers shapes, without values
                 return super()._run_through_graph(inputs, operation_fn=operation_fn, **options)
             nodes = [
                 node
@@ -162,23 +168,24 @@ def _memory_saving_model() -> Any:
             ]
             nodes = [node for node in nodes if not node.is_input]
             used = (map(id, (*node.input_tensors, *node.outputs)) for node in nodes)
-            shown = dict(zip(map(id, self.inputs), keras.tree.flatten(inputs), strict=True))
-            known = dict(shown)
+            # Values by the ids of their symbolic tensors: the outputs as they are computed, and what layers
+            # read, which may be an array in a value's place.
+            output_values = dict(zip(map(id, self.inputs), keras.tree.flatten(inputs), strict=True))
+            values_to_read = dict(output_values)
             outputs = set(map(id, self.outputs))
-            # `shown` has the outputs as they are computed, `known` what layers read.
-            for node, ended in zip(nodes, last_uses(used), strict=True):
-                arguments, named = node.arguments.fill_in(known)
-                given = operation_fn(node.operation)(*arguments, **named)
-                for value, computed in zip(map(id, node.outputs), keras.tree.flatten(given), strict=False):
-                    known[value] = computed
-                    if value in outputs:
-                        shown[value] = computed
-                    if value in self.cut:
-                        known[value] = keras.ops.cast(self.cut[value], computed.dtype)
-                for value in ended:
-                    known.pop(value, None)
+            for node, read_last in zip(nodes, last_uses(used), strict=True):
+                arguments, keywords = node.arguments.fill_in(values_to_read)
+                returned = operation_fn(node.operation)(*arguments, **keywords)
+                for key, value in zip(map(id, node.outputs), keras.tree.flatten(returned), strict=False):
+                    values_to_read[key] = value
+                    if key in outputs:
+                        output_values[key] = value
+                    if key in self.cut:
+                        values_to_read[key] = keras.ops.cast(self.cut[key], value.dtype)
+                for key in read_last:
+                    values_to_read.pop(key, None)
             return keras.tree.pack_sequence_as(
-                self._outputs_struct, [shown[id(value)] for value in self.outputs]
+                self._outputs_struct, [output_values[id(symbol)] for symbol in self.outputs]
             )
 
     return Frugal
@@ -234,14 +241,15 @@ def run_reference(
     """
     runner: Runner | GraphRunner = model if isinstance(model, GraphRunner) else getattr(model, _RUNNER)
     layers = {path: layer for path, layer in taps.items() if layer in runner.values}
-    # how many paths have each value
-    names = Counter(map(runner.value_of, layers.values()))
-    # A value that several paths have, or that is another with its axes moved, cannot be cut off by itself.
-    layers = {
-        path: layer
-        for path, layer in layers.items()
-        if path not in cut or (names[runner.value_of(layer)] == 1 and layer not in runner.moved)
-    }
+    paths_of_value = Counter(map(runner.value_of, layers.values()))
+
+    def can_be_cut(layer: str) -> bool:
+        """Say whether a value can be replaced by itself: not one that several paths have, or that is another
+        with its axes moved.
+        """
+        return paths_of_value[runner.value_of(layer)] == 1 and layer not in runner.moved
+
+    layers = {path: layer for path, layer in layers.items() if path not in cut or can_be_cut(layer)}
     replacements = {layers[path]: cut[path] for path in cut if path in layers}
     results = runner(batch, tuple(dict.fromkeys(layers.values())), replacements)
     return {path: results[layer] for path, layer in layers.items()}

@@ -61,17 +61,18 @@ def tensorflow_device(device: str) -> str:
     Raises:
         UsageError: there is no such device, or TensorFlow sees none of that kind.
     """
-    kind, _, number = device.partition(":")
-    if kind not in _DEVICES or not (number or "0").isdecimal():
+    kind, _, stated_number = device.partition(":")
+    number = stated_number or "0"
+    if kind not in _DEVICES or not number.isdecimal():
         raise UsageError(f"there is no device '{device}'", next=f"devices are {', '.join(_DEVICES)}")
-    if kind == "cuda" and int(number or 0) >= (
-        count := len(import_tensorflow().config.list_physical_devices("GPU"))
-    ):
-        raise UsageError(
-            f"TensorFlow sees {count or 'no'} GPUs, so there is no '{device}'",
-            next=f"install tensorflow[and-cuda], or use {DEVICE('cpu')}",
-        )
-    return f"{_DEVICES[kind]}:{number or 0}"
+    if kind == "cuda":
+        count = len(import_tensorflow().config.list_physical_devices("GPU"))
+        if int(number) >= count:
+            raise UsageError(
+                f"TensorFlow sees {count or 'no'} GPUs, so there is no '{device}'",
+                next=f"install tensorflow[and-cuda], or use {DEVICE('cpu')}",
+            )
+    return f"{_DEVICES[kind]}:{number}"
 
 
 @contextmanager
@@ -100,6 +101,7 @@ def keras_defaults(dtype: Dtype) -> Iterator[None]:
     afterwards. Keras also converts plain numbers to the global type, not to the layer's.
     """
     config = import_keras().config
+    # as they are before, to be restored
     policy, floats, layout = config.dtype_policy(), config.floatx(), config.image_data_format()
     config.set_floatx(dtype)  # for the input layer, which ignores the policy
     config.set_dtype_policy(dtype)
@@ -136,16 +138,16 @@ def zero_initializers() -> Iterator[None]:
 
 
 @cache
-def _zeros_class(own: Any) -> Any:
+def _zeros_class(random_class: Any) -> Any:
     """Return a class of initializers that give zeros in place of random numbers; each keeps the initializer
-    of class `own` that it replaces, for the config.
+    of class `random_class` that it replaces in `replaced`, for the config.
     """
 
     def begin(self: Any, **config: Any) -> None:
-        self.own = own(**config)
+        self.replaced = random_class(**config)
 
-    methods = {"__init__": begin, "get_config": lambda self: self.own.get_config()}
-    return type(f"Undrawn{own.__name__}", (import_keras().initializers.Zeros,), methods)
+    methods = {"__init__": begin, "get_config": lambda self: self.replaced.get_config()}
+    return type(f"Undrawn{random_class.__name__}", (import_keras().initializers.Zeros,), methods)
 
 
 def restore_initializers(model: Any) -> None:
@@ -153,7 +155,7 @@ def restore_initializers(model: Any) -> None:
     for layer in model._flatten_layers(include_self=False):
         for name, value in [*vars(layer).items()]:
             if type(value).__name__.startswith("Undrawn"):
-                setattr(layer, name, value.own)
+                setattr(layer, name, value.replaced)
 
 
 def keep_constants(model: Any) -> None:
@@ -161,16 +163,13 @@ def keep_constants(model: Any) -> None:
     because Keras rounds plain numbers to float32 first, in any type.
     """
     for layer in model._flatten_layers(include_self=False):
-        if type(layer).__name__ == "Rescaling":
+        kind = type(layer).__name__
+        if kind == "Rescaling":
             layer.scale, layer.offset = np.float64(layer.scale), np.float64(layer.offset)
-        if (
-            type(layer).__name__ == "Normalization"
-            and layer.input_mean is not None
-            and layer.compute_dtype == "float64"
-        ):
+        has_constants = kind == "Normalization" and layer.input_mean is not None
+        if has_constants and layer.compute_dtype == "float64":
             for name in ("mean", "variance"):
                 exact = np.asarray(getattr(layer, f"input_{name}"), np.float64)
                 shape = getattr(layer, name).shape
-                setattr(
-                    layer, name, exact.reshape(shape) if exact.size > 1 else np.broadcast_to(exact, shape)
-                )
+                is_single = exact.size <= 1
+                setattr(layer, name, np.broadcast_to(exact, shape) if is_single else exact.reshape(shape))

@@ -215,16 +215,18 @@ def _ancestors(nodes: dict[str, Any], outputs: Collection[str]) -> set[str]:
     """
 
     def expect_known(names: Collection[str], reader: str) -> Collection[str]:
-        """Return the names, or refuse one that the graph lacks, which `reader` reads."""
+        """Return the names; refuse one that the graph lacks, in the words of the node `reader` that reads
+        it.
+        """
         for name in names:
             if name not in nodes:
                 raise GraphError(f"reads '{name}', which the graph lacks", where=reader)
         return names
 
     def inputs(name: str) -> Collection[str]:
-        return expect_known(
-            [op_name(source) for source in nodes[name].input if not source.startswith("^")], name
-        )
+        """Return the names of the nodes that a node computes from; `^` marks a control input."""
+        sources = [source for source in nodes[name].input if not source.startswith("^")]
+        return expect_known([op_name(source) for source in sources], name)
 
     return upstream(expect_known(outputs, "the outputs"), inputs)
 

@@ -87,19 +87,21 @@ def in_dtype(
         CannotRun: a batch norm normalises by the batch itself, or an op reads its other outputs.
     """
     tensorflow = import_tensorflow()
+    # TensorFlow's numbers for types; unused where the types stay.
     target = 0 if dtype is None else getattr(tensorflow, dtype).as_datatype_enum
     floats = frozenset(
         getattr(tensorflow, name).as_datatype_enum for name in ("half", "bfloat16", "float32", "float64")
     )
     retyped, arrays_to_feed = type(graph)(versions=graph.versions), {}
     fused_norms = {node.name: node for node in graph.node if node.op in _FUSED_NORMS}
+    is_double = dtype == "float64"
     for node in graph.node:
         _expect_inference(node, fused_norms)
-        if (node.name in fused_norms and dtype == "float64") or node.op == _NORM_OF_2015:
+        if (is_double and node.name in fused_norms) or node.op == _NORM_OF_2015:
             retyped.node.extend(_norm_in_parts(tensorflow, node, target, decimal_epsilons))
-        elif node.op == _RESPONSE_NORM and dtype == "float64":
+        elif is_double and node.op == _RESPONSE_NORM:
             retyped.node.extend(_response_norm_in_parts(tensorflow, node, target))
-        elif node.op in _RESIZES and dtype == "float64":
+        elif is_double and node.op in _RESIZES:
             retyped.node.extend(_resize_in_parts(tensorflow, node, target))
         elif node.op != "Const":
             copy = retyped.node.add()
@@ -142,6 +144,10 @@ def _expect_inference(node: Any, fused: Mapping[str, Any]) -> None:
 def _norm_in_parts(tensorflow: Any, node: Any, target: int, decimal_epsilons: bool) -> list[Any]:
     """Return the nodes of (x - mean) * (gamma * rsqrt(variance + epsilon)) + beta for a batch norm; the last
     has the norm's own name.
+
+    Args:
+        target: TensorFlow's number for the type of the nodes.
+        decimal_epsilons: see `in_dtype`.
     """
     if node.op == _NORM_OF_2015:
         x, mean, variance, beta, gamma = node.input
@@ -154,10 +160,12 @@ def _norm_in_parts(tensorflow: Any, node: Any, target: int, decimal_epsilons: bo
         stored = node.attr["epsilon"].f if "epsilon" in node.attr else 1e-4
     # The shortest decimal of the float32 is the number in the code: 0.001.
     epsilon = float(str(np.float32(stored))) if decimal_epsilons else float(np.float32(stored))
-    part_name = f"{node.name}/porter_".__add__
-    constant = _make_constant(
-        tensorflow, node, part_name("epsilon"), np.array(epsilon, tensorflow.as_dtype(target).as_numpy_dtype)
-    )
+
+    def part_name(part: str) -> str:
+        return f"{node.name}/porter_{part}"
+
+    number_type = tensorflow.as_dtype(target).as_numpy_dtype
+    constant = _make_constant(tensorflow, node, part_name("epsilon"), np.array(epsilon, number_type))
     steps = [
         ("AddV2", part_name("variance"), variance, constant.name),
         ("Rsqrt", part_name("scale"), part_name("variance")),
@@ -173,7 +181,10 @@ def _response_norm_in_parts(tensorflow: Any, node: Any, target: int) -> list[Any
     """Return the nodes of x * (bias + alpha * sum)^-beta for an LRN, the last under its own name; the sum is
     over the squares of the channels up to `depth_radius` away, as shifted slices of a padded map.
     """
-    part_name = f"{node.name}/porter_".__add__
+
+    def part_name(part: str) -> str:
+        return f"{node.name}/porter_{part}"
+
     number_type = tensorflow.as_dtype(target).as_numpy_dtype
     radius = node.attr["depth_radius"].i if "depth_radius" in node.attr else 5
     values = {"alpha": 1.0, "beta": 0.5, "bias": 1.0}
@@ -230,14 +241,14 @@ def _resize_in_parts(tensorflow: Any, node: Any, target: int) -> list[Any]:
     own name; TensorFlow's own resizes give float32. The nodes are traced in a graph of their own, whose
     placeholders become the inputs of `node`.
     """
-    half_pixel, align_corners = (node.attr[name].b for name in ("half_pixel_centers", "align_corners"))
-    inside = half_pixel and node.op == "ResizeBicubic"
+    half_pixel, align_corners = node.attr["half_pixel_centers"].b, node.attr["align_corners"].b
+    # With half pixels, TensorFlow's cubic resize is Keys's (a of -0.5), of the cells inside the map only.
+    is_keys = half_pixel and node.op == "ResizeBicubic"
     coordinates: Any = "half_pixel" if half_pixel else "asymmetric"
     if align_corners:
         coordinates = "align_corners"
-    op = ResizeLike(
-        "linear" if node.op == "ResizeBilinear" else "cubic", coordinates, -0.5 if inside else -0.75, inside
-    )
+    mode: Any = "linear" if node.op == "ResizeBilinear" else "cubic"
+    op = ResizeLike(mode, coordinates, a=-0.5 if is_keys else -0.75, inside=is_keys)
     prefix, v1, kind = f"{node.name}/porter_", tensorflow.compat.v1, tensorflow.as_dtype(target)
     with tensorflow.Graph().as_default() as graph:
         x = v1.placeholder(kind, [None] * 4, f"{prefix}x")
@@ -249,31 +260,32 @@ def _resize_in_parts(tensorflow: Any, node: Any, target: int) -> list[Any]:
     # What the traced nodes read of placeholders, they read of the node's own inputs.
     placeholders = {f"{prefix}x": node.input[0], f"{prefix}size": node.input[1]}
     nodes = []
-    for computed in graph.as_graph_def().node:
-        if computed.name not in placeholders:
-            nodes.append(
-                type(node)(
-                    name=node.name if computed.name == prefix else computed.name,
-                    op=computed.op,
-                    attr=computed.attr,
-                )
-            )
-            nodes[-1].input.extend(placeholders.get(source, source) for source in computed.input)
+    for traced in graph.as_graph_def().node:
+        if traced.name in placeholders:
+            continue
+        # The identity at the end is the resize.
+        name = node.name if traced.name == prefix else traced.name
+        copy = type(node)(name=name, op=traced.op, attr=traced.attr)
+        copy.input.extend(placeholders.get(source, source) for source in traced.input)
+        nodes.append(copy)
     return nodes
 
 
-def _make_nodes(like: Any, target: int, steps: Sequence[tuple[str, ...]]) -> list[Any]:
-    """Make a node of the type `target` for each step, which is an op, a name and the names of its inputs."""
+def _make_nodes(node: Any, target: int, steps: Sequence[tuple[str, ...]]) -> list[Any]:
+    """Make a NodeDef of the type `target` for each step, which is an op, a name and the names of its inputs.
+    `node` is any NodeDef, for its class.
+    """
     nodes = []
     for op, name, *inputs in steps:
-        nodes.append(type(like)(name=name, op=op, input=inputs))
-        nodes[-1].attr["T"].type = target
+        made = type(node)(name=name, op=op, input=inputs)
+        made.attr["T"].type = target
+        nodes.append(made)
     return nodes
 
 
-def _make_constant(tensorflow: Any, like: Any, name: str, array: Array) -> Any:
-    """Make a Const node that holds the array."""
-    constant = type(like)(name=name, op="Const")
+def _make_constant(tensorflow: Any, node: Any, name: str, array: Array) -> Any:
+    """Make a Const node that holds the array. `node` is any NodeDef, for its class."""
+    constant = type(node)(name=name, op="Const")
     value = tensorflow.make_tensor_proto(array)
     constant.attr["dtype"].type = value.dtype
     constant.attr["value"].tensor.CopyFrom(value)
@@ -297,6 +309,6 @@ def _retype(node: Any, floats: frozenset[int], target: int) -> None:
         if kind == "type" and value.type in floats:
             value.type = target
         elif kind == "list":
-            for index, each in enumerate(value.list.type):
-                if each in floats:
+            for index, number_type in enumerate(value.list.type):
+                if number_type in floats:
                     value.list.type[index] = target

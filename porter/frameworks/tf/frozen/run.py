@@ -25,7 +25,8 @@ class GraphRunner:
     TensorFlow's rewriting of graphs is off.
 
     Attributes:
-        values: the names of values, to the ops that give them first or `op:place`.
+        values: by the name under which a value is asked for (its tap), the op that gives it: `op` for the
+            first output, otherwise `op:place`.
         arrays: names of values that are no maps, whatever axes they have.
         moved: see porter.frameworks.tf.run.Runner.
     """
@@ -64,17 +65,15 @@ class GraphRunner:
         part = read_definition(definition, outputs)
         constants = read_constants(part, tensors, most_bytes(len(definition)))
         self._takes = takes
-        self._input, self._shape = _find_input(
-            tensorflow, part, [each.name for each in takes.further_inputs] if takes else ()
-        )
+        further_names = [further.name for further in takes.further_inputs] if takes else ()
+        self._input, self._shape = _find_input(tensorflow, part, further_names)
         type_of_image = next(node.attr["dtype"].type for node in part.node if node.name == self._input)
         self._dtype = tensorflow.as_dtype(type_of_image).as_numpy_dtype if dtype is None else dtype
         self.arrays: Collection[str] = ()
         graph, self._constants = in_dtype(part, constants, dtype, decimal_epsilons)
         self._graph, self._session = graph, _open_session(tensorflow, graph)
-        self.values = {name: name for name in (*(node.name for node in part.node), *outputs)} | dict(
-            layers or {}
-        )
+        ops_and_outputs = (*(node.name for node in part.node), *outputs)
+        self.values = {**{name: name for name in ops_and_outputs}, **(layers or {})}
 
     def __call__(self, batch: Array, names: tuple[str, ...], cut: NamedArrays = UNCUT) -> dict[str, Array]:
         """Return the values called `names` for a batch N×C×H×W; maps come back as N×C×H×W.
@@ -82,7 +81,7 @@ class GraphRunner:
         Where the graph has a fixed number of images, it is run as often as needed.
 
         Args:
-            cut: by name, what all other ops are given in place of the value.
+            cut: by name, the array that the ops which read a value are given in its place.
 
         Raises:
             UsageError: the graph lacks a name, or the batch does not fit its input.
@@ -111,11 +110,12 @@ class GraphRunner:
                 )
                 for name, array in cut.items()
             }
-        parts = {name: split_into_batches(array, images_at_once) for name, array in to_feed.items()}
+        batches = {name: split_into_batches(array, images_at_once) for name, array in to_feed.items()}
         runs = [
-            self._run(session, dict(zip(parts, part, strict=True)), names)
-            for part in zip(*parts.values(), strict=True)
+            self._run(session, dict(zip(batches, arrays, strict=True)), names)
+            for arrays in zip(*batches.values(), strict=True)
         ]
+        # The last batch may have been filled up with further images.
         joined = {name: np.concatenate([run.pop(name) for run in runs])[: len(batch)] for name in names}
         return {
             name: value if name in self.arrays else channels_first(value) for name, value in joined.items()
@@ -126,16 +126,13 @@ class GraphRunner:
         return _output_name(self.values[name])
 
     def _further_arrays(self, batch: Array) -> dict[str, Array]:
-        """Return the arrays to feed to the graph's further inputs, by name."""
+        """Return the arrays to feed to the graph's inputs after the first, by name; they are made of the
+        images.
+        """
         if self._takes is None:
             return {}
-        return dict(
-            zip(
-                (each.name for each in self._takes.further_inputs),
-                further_arrays(batch, self._takes),
-                strict=True,
-            )
-        )
+        names = (further.name for further in self._takes.further_inputs)
+        return dict(zip(names, further_arrays(batch, self._takes), strict=True))
 
     def _to_feed(self, array: Array) -> Array:
         """Return a map N×C×H×W as N×H×W×C, or another value as it is, in the graph's number type."""
@@ -169,22 +166,23 @@ def _output_name(source: str) -> str:
 
 def _cut_graph(graph: Any, values: Mapping[str, str], kinds: Mapping[str, Any]) -> tuple[Any, dict[str, str]]:
     """Return a copy of a GraphDef in which all ops that read some values read placeholders instead, and the
-    placeholders' names by the values' names.
+    placeholders' names by the values' names. So the ops behind a value can be run on other numbers.
 
     Args:
-        values: by name, `op` or `op:place`.
-        kinds: TensorFlow's number types of the values.
+        values: the values to replace, by name, as `op` or `op:place`.
+        kinds: TensorFlow's number types of the values, by name.
     """
     cut_graph = type(graph)()
     cut_graph.CopyFrom(graph)
     used_names = {node.name for node in graph.node}
     placeholders = {_output_name(value): f"cut/{count}" for count, value in enumerate(values.values())}
-    # Until no op of the graph has one of the names.
+    # Longer names, until no op of the graph has one of them.
     while used_names.intersection(placeholders.values()):
         placeholders = {value: f"cut/{name}" for value, name in placeholders.items()}
     for node in cut_graph.node:
         for index, source in enumerate(node.input):
-            if not source.startswith("^") and _output_name(source) in placeholders:
+            is_control_input = source.startswith("^")
+            if not is_control_input and _output_name(source) in placeholders:
                 node.input[index] = placeholders[_output_name(source)]
     for name, value in values.items():
         placeholder = cut_graph.node.add(name=placeholders[_output_name(value)], op="Placeholder")

@@ -54,18 +54,25 @@ def disagreement(checkpoint: Checkpoint, size: KnownSize, whole: bool) -> str | 
         if end in readers:
             return f"porter ends the graph at '{escaped(end)}', which '{escaped(readers[end])}' reads"
     # An operator of the network that nothing reads, and that is no end of porter's.
-    lost = next((name for name in network if name not in readers and name not in before), None)
-    return lost and f"the graph ends at '{escaped(lost)}' too, which porter leaves out"
+    lost_end = next((name for name in network if name not in readers and name not in before), None)
+    if lost_end is None:
+        return None
+    return f"the graph ends at '{escaped(lost_end)}' too, which porter leaves out"
 
 
 def _operators_of_network(
     nodes: Mapping[str, Any], input_names: Mapping[str, list[str]], before: set[str]
 ) -> dict[str, None]:
-    """Return, in order, the operators that follow by real numbers only from an input of those in `before`,
-    which has what the ends are computed from; none that also follows from another input, such as labels.
+    """Return, in order, the operators of the network: those that are computed from its inputs by real numbers
+    only, and from no other input of the graph, such as labels.
+
+    Args:
+        nodes: the graph's nodes by name.
+        input_names: what each node reads, by name.
+        before: all that porter's ends of the graph are computed from; the inputs among it are the network's.
     """
     inputs = {name for name, node in nodes.items() if node.op in _INPUTS}
-    foreign = inputs - before
+    foreign = inputs - before  # other inputs, and what is computed from them
     operators = dict.fromkeys(name for name in inputs & before if not _is_flag(nodes[name]))
     for name in in_order(input_names, lambda name: input_names[name]):
         if not foreign.isdisjoint(input_names[name]):
@@ -92,7 +99,7 @@ def _gives_floats(node: Any) -> bool:
     definition = import_module("tensorflow.python.framework.op_def_registry").get(node.op)
     if definition is None or definition.is_stateful or not definition.output_arg:
         return False
-    return all(_is_float_output(node, definition, given) for given in definition.output_arg)
+    return all(_is_float_output(node, definition, output) for output in definition.output_arg)
 
 
 def _is_float_output(node: Any, definition: Any, output: Any) -> bool:
@@ -100,8 +107,9 @@ def _is_float_output(node: Any, definition: Any, output: Any) -> bool:
     if output.type_list_attr:
         types = node.attr[output.type_list_attr].list.type
     elif output.type_attr:
-        default = next(each.default_value for each in definition.attr if each.name == output.type_attr)
-        types = [node.attr.get(output.type_attr, default).type]
+        # The type that the node states, or the operator's default.
+        attribute = next(stated for stated in definition.attr if stated.name == output.type_attr)
+        types = [node.attr.get(output.type_attr, attribute.default_value).type]
     else:
         types = [output.type]
     return all(import_tensorflow().as_dtype(kind).is_floating for kind in types)

@@ -20,11 +20,9 @@ def _rearrange(node: KerasNode[ops.Rearrange]) -> CallValue:
     where nothing moves. Raise GraphError where a Reshape would have to find two.
     """
     value = node.value
-    shape = tuple(
-        # porter's order of axes, of a value whose channels are last
-        value.shape[1:][CHANNELS_LAST.index(axis) if node.of_map else axis]
-        for axis in range(value.ndim - 1)
-    )
+    # The shape in porter's order of axes, of a value whose channels are last.
+    axes = [CHANNELS_LAST.index(axis) if node.of_map else axis for axis in range(value.ndim - 1)]
+    shape = tuple(value.shape[1:][axis] for axis in axes)
     steps = node.op.steps(shape, node.of_map, channels_last=True)
     for number, (reshapes, sizes_or_axes) in enumerate(steps, 1):
         if reshapes and sizes_or_axes.count(-1) > 1:
@@ -33,14 +31,13 @@ def _rearrange(node: KerasNode[ops.Rearrange]) -> CallValue:
                 where=node.name,
                 next=f"give an {INPUT_SIZE}",
             )
-        kind = "Reshape" if reshapes else "Permute"
-        config = (
-            {"target_shape": sizes_or_axes}
-            if reshapes
-            else {"dims": tuple(1 + axis for axis in sizes_or_axes)}
-        )
-        last = node if number == len(steps) else node.under(kind.lower())
-        value = last.layer(kind, value, **config)
+        if reshapes:
+            kind, config = "Reshape", {"target_shape": sizes_or_axes}
+        else:
+            kind, config = "Permute", {"dims": tuple(1 + axis for axis in sizes_or_axes)}
+        # The last step has the node's name.
+        step = node if number == len(steps) else node.under(kind.lower())
+        value = step.layer(kind, value, **config)
     return value if steps else node.layer("Identity", value)
 
 
@@ -53,8 +50,8 @@ def _matmul(node: KerasNode[ops.MatMul]) -> CallValue:
 
 
 def _attention(node: KerasNode[ops.Attention]) -> CallValue:
-    """State an attention with an axis for its heads. It is made in parts, because Keras's MultiHeadAttention
-    would hold the dense layers around it too.
+    """State softmax(query · key^T · scale) · value, for each head of an attention, with an axis for the
+    heads. It is made in parts, because Keras's MultiHeadAttention would hold the dense layers around it too.
     """
     parts = list(node.inputs)
     if len(node.inputs) == 1:
@@ -107,7 +104,9 @@ def _head_by_head(node: KerasNode[ops.Attention], parts: list[CallValue]) -> Cal
 def _attention_of_heads(
     node: KerasNode[ops.Attention], last: KerasNode[Op], parts: list[CallValue]
 ) -> CallValue:
-    """State the attention of queries, keys and values ... x tokens x channels, under the name of `last`."""
+    """State softmax(query · key^T · scale) · value of three values ... x tokens x channels; the last product
+    has the name of `last`.
+    """
     query, key, value = parts
     products = _matmul(node.of(ops.MatMul(transpose=True), "products", query, key))
     scaled = LAYERS[ops.Affine](node.of(ops.Affine((node.op.scale,), (0.0,)), "scaled", products))
@@ -136,11 +135,11 @@ def _times_array(node: KerasNode[Op], sizes: Sequence[int], value: CallValue) ->
     for axis, (size, own_size) in enumerate(zip(sizes, value.shape[1:], strict=True), 1):
         if size not in (1, own_size):
             value = node.step("wide", "repeat", value, size, axis=axis)
+    # A letter for each axis behind the batch, which is z.
     letters = "abcdefgh"[: len(sizes)]
     # An axis of one cell is not an axis of the weight; a weight of a single number keeps the last.
-    letters_of_weight = (
-        "".join(letter for letter, size in zip(letters, sizes, strict=True) if size != 1) or letters[-1]
-    )
+    weight_axes = [letter for letter, size in zip(letters, sizes, strict=True) if size != 1]
+    letters_of_weight = "".join(weight_axes) or letters[-1]
     equation = f"z{letters},{letters_of_weight}->z{letters}"
     return node.layer(
         "EinsumDense", value, equation=equation, output_shape=tuple(value.shape[1:]), bias_axes=None

@@ -76,9 +76,13 @@ class _Caller:
         self._initializers: list[tuple[Any, str, Any]] = []
 
     def call(self, call: KerasCall) -> None:
-        """Call a layer or an operation, which is made at its first call, and give the layer its weights."""
+        """Call a layer or an operation, which is made and gets its weights at its first call, and add its
+        value to `results`.
+        """
         is_first = call.name not in self._layers
-        layer = self._layers[call.name] = self._make(call) if is_first else self._layers[call.name]
+        if is_first:
+            self._layers[call.name] = self._make(call)
+        layer = self._layers[call.name]
         weights = self._statement.weights.get(call.name, {}) if call.is_layer and is_first else {}
         to_assign = {
             variable: array

@@ -55,13 +55,14 @@ def _layer_config(statement: Statement, calls: Sequence[KerasCall]) -> dict[str,
             if states_type_by_name
             else _serialized_object("keras", "DTypePolicy", {"name": statement.dtype})
         )
+    # An InputLayer reads nothing, so its call is no node of Keras's graph.
     nodes = [
         {
-            "args": _serialize(statement, each.arguments),
-            "kwargs": {key: _serialize(statement, value) for key, value in each.options.items()},
+            "args": _serialize(statement, call_of_layer.arguments),
+            "kwargs": {key: _serialize(statement, value) for key, value in call_of_layer.options.items()},
         }
-        for each in calls
-        if each.inputs
+        for call_of_layer in calls
+        if call_of_layer.inputs
     ]
     registered = None if call.is_layer else call.kind
     return {
@@ -101,5 +102,5 @@ def _serialize(statement: Statement, value: Any) -> Any:
                 "config": {"start": value.start, "stop": value.stop, "step": value.step},
             }
         case list() | tuple():
-            return [_serialize(statement, each) for each in value]
+            return [_serialize(statement, item) for item in value]
     return {"class_name": "__ellipsis__", "config": {}} if value is ... else value

@@ -24,7 +24,9 @@ from porter.graph import Op, ops
 from porter.graph.ops import row_of
 
 _Spelling = Callable[[KerasNode[Any]], CallValue]
+"""States the Keras calls for a node and returns the value of the last one."""
 _Config = Callable[[Any], Mapping[str, Any]]
+"""Returns the arguments of a layer from an op."""
 
 
 def _layer_spelling(kind: str, config: _Config = lambda op: {}) -> _Spelling:
@@ -74,10 +76,10 @@ def _merge_layer(kind: str, node: KerasNode[Op]) -> CallValue:
 
 
 def _add(node: KerasNode[ops.Add]) -> CallValue:
-    """State a sum: as an Add of values of one shape. Keras takes a second summand for a bias by its sizes,
-    such as N×1×1×1 where N images have N channels, and adds it along another axis
-    (keras/src/backend/tensorflow/numpy.py, `add`); so of different shapes, a value that is stretched is
-    subtracted with its sign turned, one after the other.
+    """State a sum: an Add layer where all values have one shape, otherwise x - (-y), one value after the
+    other. Keras takes a second summand for a bias by its sizes, such as N×1×1×1 where N images have N
+    channels, and adds it along another axis (keras/src/backend/tensorflow/numpy.py, `add`); its subtraction
+    does not.
     """
     if len({value.shape for value in node.inputs}) == 1:
         return _merge_layer("Add", node)
@@ -91,12 +93,14 @@ def _conv_transpose(node: KerasNode[ops.ConvTranspose]) -> CallValue:
     """
     op = node.op
     window, value = op.window, node.value
+    row_stride, column_stride = window.stride
+    strides = (row_stride, row_stride, column_stride, column_stride)
     # By side: so many zeros, a stride apart in the result, that their cells cover a negative cut.
-    added_pads = [max(-(cut // window.stride[side // 2]), 0) for side, cut in enumerate(op.cut)]
+    top, bottom, left, right = added_pads = [
+        max(-(cut // stride), 0) for cut, stride in zip(op.cut, strides, strict=True)
+    ]
     if any(added_pads):
-        value = node.maker.pad(
-            value, (added_pads[0], added_pads[1], added_pads[2], added_pads[3]), 0.0, node.part("pad")
-        )
+        value = node.maker.pad(value, (top, bottom, left, right), 0.0, node.part("pad"))
     # The dilated kernel, which has zeros in its holes (porter.frameworks.tf.layout).
     extent = (window.extent(0), window.extent(1))
     config = {
@@ -107,11 +111,8 @@ def _conv_transpose(node: KerasNode[ops.ConvTranspose]) -> CallValue:
         "use_bias": op.bias,
     }
     result = node.spatial("Conv2DTranspose", value, **config)
-    cuts = [
-        # What is cut off with these cells.
-        cut + n * window.stride[side // 2]
-        for side, (cut, n) in enumerate(zip(op.cut, added_pads, strict=True))
-    ]
+    # What is cut off, with the cells of the zeros.
+    cuts = [cut + pad * stride for cut, pad, stride in zip(op.cut, added_pads, strides, strict=True)]
     for axis in (0, 1):
         # Cells at the end that Keras gives where the kernel is shorter than the stride.
         cuts[2 * axis + 1] += max(window.stride[axis] - extent[axis], 0)
@@ -125,7 +126,9 @@ def _keras_axis(op: ops.AlongAxes, axis: int, value: CallValue) -> int:
     """Return the index of an axis of a value in Keras: behind the batch for an array; of a map, rows and
     columns have 1 and 2 here too, and the channels, 0 in porter's order, are last.
     """
-    return 1 + axis if op.of_arrays else axis or value.ndim - 1
+    if op.of_arrays:
+        return 1 + axis
+    return value.ndim - 1 if axis == 0 else axis
 
 
 def _reduce(node: KerasNode[ops.Reduce]) -> CallValue:
@@ -180,11 +183,11 @@ def _over_maps(node: KerasNode[Op], kind: str, **config: Any) -> CallValue:
 
 
 def _thresholded_relu(node: KerasNode[ops.ThresholdedRelu]) -> CallValue:
-    """State a thresholded ReLU. Keras's layer refuses thresholds below 0 and rounds others to float32, as
-    comparisons do; a difference keeps its sign.
+    """State a thresholded ReLU, which gives 0 up to a threshold. Keras's layer refuses thresholds below 0 and
+    rounds others to float32, as comparisons do. For those, the sign of `x - threshold` is asked.
     """
     op = node.op
-    if op.threshold >= 0 and (not node.maker.is_double or float(np.float32(op.threshold)) == op.threshold):
+    if op.threshold >= 0 and _layer_has_number(node, op.threshold):
         return node.layer("ReLU", threshold=op.threshold)
     difference = node.step("over", "subtract", node.value, op.threshold)
     passed = node.step("passed", "greater", difference, 0)
@@ -196,10 +199,17 @@ def _thresholded_relu(node: KerasNode[ops.ThresholdedRelu]) -> CallValue:
     )
 
 
+def _layer_has_number(node: KerasNode[Op], number: float) -> bool:
+    """Say whether a layer computes with this number although Keras rounds it to float32: in models of float32
+    and narrower types, and in float64 where rounding does not change it.
+    """
+    return not node.maker.is_double or float(np.float32(number)) == number
+
+
 def _leaky_relu(node: KerasNode[ops.LeakyRelu]) -> CallValue:
     """State a leaky ReLU. Keras's layer refuses slopes below 0, and rounds others to float32."""
     op = node.op
-    if op.slope >= 0 and (not node.maker.is_double or float(np.float32(op.slope)) == op.slope):
+    if op.slope >= 0 and _layer_has_number(node, op.slope):
         return node.layer("LeakyReLU", negative_slope=op.slope)
     # For a slope up to 1, the larger of x and slope * x; for a steeper one, the smaller.
     below = node.step("below", "multiply", node.value, op.slope)
@@ -283,22 +293,30 @@ def _extend_map(node: KerasNode[ops.ExtendMap]) -> CallValue:
         return node.operation("pad", value, ((0, 0), (top, bottom), (left, right), (0, 0)), mode=node.op.mode)
     is_edge = node.op.mode == "edge"
     for axis, before, after in ((1, top, bottom), (2, left, right)):
-        # How many cells stand before and behind, and which cells of the map they are.
-        cells_at_ends = (
-            (before, slice(0, 1) if is_edge else slice(-before, None)),
-            (after, slice(-1, None) if is_edge else slice(0, after)),
-        )
-        # An edge cell so many times, a part of the other end once; nothing where no cells are added.
-        first, last = (
-            [node.step("end", "getitem", value, (*[slice(None)] * axis, cells))] * (count if is_edge else 1)
-            if count
-            else []
-            for count, cells in cells_at_ends
+        # Which cells of the map stand before and behind it.
+        cells_before = slice(0, 1) if is_edge else slice(-before, None)
+        cells_after = slice(-1, None) if is_edge else slice(0, after)
+        parts_before, parts_after = (
+            _end_parts(node, value, axis, cells, count)
+            for cells, count in ((cells_before, before), (cells_after, after))
         )
         # The last step has the node's name.
         output = node if axis == 2 else node.under("rows")
-        value = output.layer("Concatenate", [*first, value, *last], axis=axis)
+        value = output.layer("Concatenate", [*parts_before, value, *parts_after], axis=axis)
     return value
+
+
+def _end_parts(
+    node: KerasNode[ops.ExtendMap], value: CallValue, axis: int, cells: slice, count: int
+) -> list[CallValue]:
+    """State the part of a map with these cells along an axis, and return it as often as it is joined to the
+    map to add `count` cells: an edge cell so many times, a part of the other end once. Without cells to add,
+    nothing is stated.
+    """
+    if count == 0:
+        return []
+    part = node.step("end", "getitem", value, (*[slice(None)] * axis, cells))
+    return [part] * (count if node.op.mode == "edge" else 1)
 
 
 def _dropout(node: KerasNode[ops.Dropout]) -> CallValue:
@@ -309,8 +327,8 @@ def _dropout(node: KerasNode[ops.Dropout]) -> CallValue:
 
 
 def _channel_shuffle(node: KerasNode[ops.ChannelShuffle]) -> CallValue:
-    """State a channel shuffle as a choice of channels; with reshapes the sizes of the map would have to be
-    known.
+    """State a channel shuffle as a choice of channels, which for 4 channels in 2 groups are 0, 2, 1, 3; with
+    reshapes the sizes of the map would have to be known.
     """
     order = np.arange(node.value.size(-1)).reshape(node.op.groups, -1).T
     return node.operation("take", node.value, order.ravel().tolist(), axis=-1)
@@ -356,7 +374,8 @@ def resize(node: KerasNode[ops.Resize | ops.ResizeLike | ops.AsLarge]) -> CallVa
             return node.spatial("Resizing", height=op.size[0], width=op.size[1], interpolation="bilinear")
         if op.mode == "linear" and rows and columns:
             return node.spatial("UpSampling2D", size=(rows, columns), interpolation="bilinear")
-        if op.mode == "cubic" and op.inside and op.a == -0.5 and has_cubic_shares((rows, columns)):
+        is_keras_cubic = op.mode == "cubic" and op.inside and op.a == -0.5
+        if is_keras_cubic and has_cubic_shares((rows, columns)):
             return node.spatial("UpSampling2D", size=(rows, columns), interpolation="bicubic")
     return resize_by_operations(node)
 
@@ -369,11 +388,10 @@ def resize_by_operations(node: KerasNode[ops.Resize | ops.ResizeLike | ops.AsLar
 
     kind = "float64" if node.maker.is_double else "float32"
     output = resize_map(node.value, node.op, do, kind, *node.inputs[1:])
-    return (
-        node.maker.rename_call(output, node.name)
-        if node.maker.dtype == kind
-        else node.operation("cast", output, node.maker.dtype)
-    )
+    # The last call has the node's name: that of the resize, or a cast behind it.
+    if node.maker.dtype == kind:
+        return node.maker.rename_call(output, node.name)
+    return node.operation("cast", output, node.maker.dtype)
 
 
 LAYERS: Mapping[type[Op], _Spelling] = {

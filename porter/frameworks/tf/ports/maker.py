@@ -51,10 +51,15 @@ class CallMaker:
         )
 
     def layer(self, kind: str, name: str, value: CallValue | list[CallValue], **config: Any) -> CallValue:
-        """State a call of a layer of the Keras class `kind` and return its value."""
-        shape = layer_shape(
-            kind, config, [each.shape for each in (value if isinstance(value, list) else [value])]
-        )
+        """State a call of a layer of the Keras class `kind` and return its value.
+
+        Args:
+            name: of the layer.
+            value: what it is called with, a list for layers such as Add.
+            config: the arguments of its class.
+        """
+        inputs = value if isinstance(value, list) else [value]
+        shape = layer_shape(kind, config, [each.shape for each in inputs])
         return self._record(
             KerasCall(LAYERS_MODULE, kind, name, config, (value,), {}, self._next_value(shape, self.dtype))
         )
@@ -71,18 +76,16 @@ class CallMaker:
         of the same names, are arguments of its class; other options stand at the call.
         """
         operation = OPERATIONS[function]
-        operands = [_python_number(each) for each in arguments[: operation.operands]]
+        operands = [_python_number(operand) for operand in arguments[: operation.operands]]
         parameters = arguments[operation.operands :]
         by_name = {**dict(zip(operation.parameters, parameters, strict=False)), **options}
         config = {key: value for key, value in by_name.items() if key in operation.parameters}
         further = {key: value for key, value in by_name.items() if key not in config}
         call_options = {**operation.options, **further}
-        # The value that the call gives.
-        given = self._next_value(
-            operation_shape(operation.kind, config, operands), _dtype_of_value(operation, operands, config)
-        )
+        shape = operation_shape(operation.kind, config, operands)
+        value = self._next_value(shape, _dtype_of_value(operation, operands, config))
         return self._record(
-            KerasCall(operation.module, operation.kind, name, config, tuple(operands), call_options, given)
+            KerasCall(operation.module, operation.kind, name, config, tuple(operands), call_options, value)
         )
 
     def _record(self, call: KerasCall) -> CallValue:
@@ -118,10 +121,13 @@ OpT = TypeVar("OpT", bound=Op, covariant=True)
 
 @dataclass(frozen=True)
 class KerasNode(Generic[OpT]):
-    """A node of the graph, which calls of Keras's layers and operations say.
+    """A node of the graph, for which calls of Keras's layers and operations are stated: its methods state
+    them.
 
     Attributes:
-        name: of the last of them; names of those before it begin so.
+        maker: states the calls of the whole model.
+        name: of the node's last call; names of those before it begin so.
+        inputs: the values that the node reads.
         of_map: whether the first of its inputs is a map.
     """
 
@@ -141,14 +147,14 @@ class KerasNode(Generic[OpT]):
         return self.maker.name(f"{self.name}_{ending}")
 
     def of(self, op: Op, ending: str, *inputs: CallValue) -> KerasNode[Any]:
-        """Return a node for another op that is stated before this one's last call, of its own inputs where
-        none are given.
+        """Return a node by which another op is stated before this one's last call, under this node's name and
+        an ending; it has this node's inputs where none are given.
         """
         return KerasNode(self.maker, op, self.part(ending), [*inputs] or self.inputs, self.of_map)
 
     def under(self, ending: str, *inputs: CallValue) -> KerasNode[Any]:
-        """Return a node for a call of the same op that is stated before the last one, under a name with this
-        ending.
+        """Return a node by which a call is stated before this one's last call, under this node's name and an
+        ending: `conv1_crop`.
         """
         return self.of(self.op, ending, *inputs)
 
@@ -165,7 +171,9 @@ class KerasNode(Generic[OpT]):
         return self.maker.operation(function, self.name, *arguments, **options)
 
     def step(self, ending: str, function: str, *arguments: Any, **options: Any) -> CallValue:
-        """State an operation before the last call, under a name with this ending."""
+        """State an operation before the last call, under a name with this ending, and return its value: in
+        `node.step("below", "multiply", x, 0.1)`, `below` is the ending and `multiply` the function.
+        """
         return self.under(ending).operation(function, *arguments, **options)
 
 
@@ -191,5 +199,5 @@ def _dtype_of_value(operation: OperationClass, operands: list[Any], config: Mapp
         for value in operands
         if isinstance(value, CallValue | np.ndarray) and value.dtype != "bool"
     ]
-    # by their order here, from narrow to wide
-    return max(dtypes, key=("float16", "bfloat16", "float32", "float64").index)
+    from_narrow_to_wide = ("float16", "bfloat16", "float32", "float64")
+    return max(dtypes, key=from_narrow_to_wide.index)

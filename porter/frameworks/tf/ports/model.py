@@ -51,7 +51,9 @@ def state_model(
     _expect_tensors(shapes, tensors)
     names = layer_names(graph, layers)
     maker = CallMaker(dtype, Names(names.values()))
-    input_shapes = taken_shapes(plan) | ({INPUT: Axes(graph.axes)} if graph.axes else {})
+    input_shapes = taken_shapes(plan)
+    if graph.axes:  # the first input is no map
+        input_shapes |= {INPUT: Axes(graph.axes)}
     values = {
         path: maker.input(maker.name(path), (None, *_channels_last_shape(shape)))
         for path, shape in input_shapes.items()
@@ -61,9 +63,10 @@ def state_model(
         inputs = [values[path] for path in node.inputs]
         of_map = is_map(graph.open_shapes[node.source])
         keras_node = KerasNode(maker, node.op, names[node.path], inputs, of_map)
-        if type(node.op) in spellings:
+        spelling = spellings.get(type(node.op))
+        if spelling is not None:
             arrays = _constant_arrays(graph, node, tensors.get(node.path, {}), dtype)
-            values[node.path] = spellings[type(node.op)](keras_node, *arrays)
+            values[node.path] = spelling(keras_node, *arrays)
             continue
         values[node.path] = _state_node(keras_node, plan, node)
         # A further call of a layer has its first call's weights.

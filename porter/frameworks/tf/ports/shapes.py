@@ -14,23 +14,25 @@ _Size = int | None
 
 
 def layer_shape(kind: str, config: _Config, shapes: Sequence[Shape]) -> Shape:
-    """Return the shape of a layer's value, from the arguments of its class `kind` and the shapes of what it
-    is called with: the first one's, that of values stretched to each other, of values joined along an axis,
-    or by the layer's own rule.
+    """Return the shape of a layer's value, as Keras would infer it. A Conv2D of 3 x 3 with 64 filters, stride
+    2 and `valid` pads makes (None, 111, 111, 64) of (None, 224, 224, 3).
+
+    Args:
+        kind: the layer's class.
+        config: the arguments of its class.
+        shapes: those of the values that it is called with.
     """
+    first = shapes[0]
     if kind in _SAME_LAYERS:
-        return shapes[0]
+        return first
     if kind in _MERGES:
-        return (shapes[0][0], *reduce(_merged_shape, [shape[1:] for shape in shapes]))
+        return (first[0], *reduce(_merged_shape, [shape[1:] for shape in shapes]))
     if kind == "Concatenate":
-        axis = range(len(shapes[0]))[config["axis"]]
+        axis = range(len(first))[config["axis"]]  # counted from the front
         sizes = [shape[axis] for shape in shapes]
-        return (
-            *shapes[0][:axis],
-            None if None in sizes else sum(size or 0 for size in sizes),
-            *shapes[0][axis + 1 :],
-        )
-    return _LAYERS[kind](config, shapes[0])
+        total = None if None in sizes else sum(size or 0 for size in sizes)
+        return (*first[:axis], total, *first[axis + 1 :])
+    return _LAYERS[kind](config, first)
 
 
 def operation_shape(kind: str, config: _Config, operands: Sequence[Any]) -> Shape:
@@ -40,7 +42,7 @@ def operation_shape(kind: str, config: _Config, operands: Sequence[Any]) -> Shap
     first: Shape = tuple(getattr(operands[0], "shape", ()))
     if kind in _OPERATIONS:
         return _OPERATIONS[kind](config, first, operands)
-    return reduce(_broadcast_shape, [tuple(getattr(each, "shape", ())) for each in operands])
+    return reduce(_broadcast_shape, [tuple(getattr(operand, "shape", ())) for operand in operands])
 
 
 def _merged_shape(first: Shape, second: Shape) -> Shape:
@@ -54,13 +56,16 @@ def _broadcast_shape(first: Shape, second: Shape) -> Shape:
     """Return the shape of a broadcast, as in keras/src/ops/operation_utils.py, `broadcast_shapes`: open
     beside another size than 1 is that size.
     """
-    length = max(len(first), len(second))
-    first, second = ((*[1] * (length - len(shape)), *shape) for shape in (first, second))
+    rank = max(len(first), len(second))
+    # The shorter one gets axes of one cell in front.
+    first, second = ((*[1] * (rank - len(shape)), *shape) for shape in (first, second))
     return tuple(b if a == 1 or (a is None and b != 1) else a for a, b in zip(first, second, strict=True))
 
 
 def _windowed_shape(config: _Config, shape: Shape, kernel: Sequence[int], channels: int) -> Shape:
-    """Return the shape of a convolution's or a pool's value."""
+    """Return the shape of a convolution's or a pool's value, of so many channels, from the shape of its input
+    and the rows and columns of its kernel.
+    """
     sizes: list[_Size] = []
     dilations = config.get("dilation_rate", (1, 1))
     for size, cells, stride, dilation in zip(shape[1:3], kernel, config["strides"], dilations, strict=True):
@@ -78,10 +83,8 @@ def _conv_transpose_shape(config: _Config, shape: Shape) -> Shape:
     """Return the shape of a transposed convolution, as in keras/src/backend/common/backend_utils.py,
     `compute_conv_transpose_output_shape`, of valid pads.
     """
-    parts = zip(shape[1:3], config["kernel_size"], config["strides"], strict=True)
-    sizes = [
-        None if size is None else size * stride + max(cells - stride, 0) for size, cells, stride in parts
-    ]
+    axes = zip(shape[1:3], config["kernel_size"], config["strides"], strict=True)
+    sizes = [None if size is None else size * stride + max(cells - stride, 0) for size, cells, stride in axes]
     return (shape[0], *sizes, config["filters"])
 
 
@@ -107,8 +110,8 @@ def _global_pool_shape(config: _Config, shape: Shape) -> Shape:
 
 
 def _reshaped_shape(shape: Shape, target: Sequence[int]) -> Shape:
-    """Return the shape of a Reshape's value without the batch; a -1 in the target is the rest of the
-    cells.
+    """Return the shape that a reshape makes of a shape; a -1 in the target is the rest of the cells, open
+    where a size is: (7, 7, 512) to [-1] is (25088,).
     """
     known = prod(size for size in target if size != -1)
     rest = None if None in shape else prod(size or 0 for size in shape) // known
@@ -171,12 +174,14 @@ def _slice_shape(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shap
     """
     # The `...` of a key stands for all axes that it does not name; without one they come last.
     key = list(operands[1])
-    index = key.index(...) if ... in key else len(key)
-    key[index : index + 1] = [slice(None)] * (len(shape) - len(key) + (... in key))
-    sizes = zip(key, shape, strict=True)
+    if ... not in key:
+        key.append(...)
+    index = key.index(...)
+    unnamed_axes = len(shape) - (len(key) - 1)
+    key[index : index + 1] = [slice(None)] * unnamed_axes
     return tuple(
         size if size is None else len(range(*item.indices(size)))
-        for item, size in sizes
+        for item, size in zip(key, shape, strict=True)
         if isinstance(item, slice)
     )
 
@@ -187,15 +192,17 @@ def _reduction_shape(config: _Config, shape: Shape, operands: Sequence[Any]) -> 
     """
     if "axis" not in config:
         return ()
-    axis = range(len(shape))[config["axis"]]
-    # times True or False: one cell stays, or no axis
-    return (*shape[:axis], *[1] * bool(config.get("keepdims")), *shape[axis + 1 :])
+    axis = range(len(shape))[config["axis"]]  # counted from the front
+    kept_axis = (1,) if config.get("keepdims") else ()
+    return (*shape[:axis], *kept_axis, *shape[axis + 1 :])
 
 
 def _repeat_shape(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:
     """Return the shape of a value whose cells are repeated along an axis."""
-    axis, size = config["axis"], shape[config["axis"]]
-    return (*shape[:axis], None if size is None else size * config["repeats"], *shape[axis + 1 :])
+    axis = config["axis"]
+    size = shape[axis]
+    repeated = None if size is None else size * config["repeats"]
+    return (*shape[:axis], repeated, *shape[axis + 1 :])
 
 
 def _swapaxes_shape(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:
@@ -208,7 +215,8 @@ def _swapaxes_shape(config: _Config, shape: Shape, operands: Sequence[Any]) -> S
 
 def _take_shape(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:
     """Return the shape of chosen cells along an axis; the axes of the indices replace it."""
-    indices, axis = operands[1], range(len(shape))[config["axis"]]
+    indices = operands[1]
+    axis = range(len(shape))[config["axis"]]  # counted from the front
     count: Shape = (len(indices),) if isinstance(indices, list) else indices.shape
     return (*shape[:axis], *count, *shape[axis + 1 :])
 

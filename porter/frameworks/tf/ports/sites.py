@@ -43,12 +43,11 @@ def state_windowed(
     Raises:
         PaddingError: Keras has no layers for the realisation.
     """
+    # `front`: how a pad layer pads; `native`: how the windowed layer itself does.
     front, native, op, window = realisation.front, realisation.native, node.op, node.op.window
-    if (
-        native.rule not in ("valid", "same")
-        or native.rounding != "floor"
-        or (front is not None and front.rule != "explicit")
-    ):
+    has_layer = native.rule in ("valid", "same") and native.rounding == "floor"
+    has_pad_layer = front is None or front.rule == "explicit"
+    if not has_layer or not has_pad_layer:
         raise PaddingError(f"Keras has no layers for '{realisation}'", where=node.name)
     config: dict[str, Any] = {
         "padding": native.rule,
@@ -62,8 +61,8 @@ def state_windowed(
             config |= {"filters": op.filters, "groups": op.groups}
     else:
         config["pool_size"] = window.kernel
-    pads = (0, 0, 0, 0) if front is None else front.pads
-    padded = _pad_if_any(node, node.value, pads, 0.0 if front is None else front.fill, pad_name(node.name))
+    pads, fill = ((0, 0, 0, 0), 0.0) if front is None else (front.pads, front.fill)
+    padded = _pad_if_any(node, node.value, pads, fill, pad_name(node.name))
     # Keras has no dilated pools.
     if realisation.by_cell:
         return _dilated_max_pool(node, window, padded)
@@ -84,16 +83,16 @@ def _dilated_max_pool(node: KerasNode[Op], window: Window, value: CallValue) -> 
     """State a max pool of dilated windows as the maximum of shifted maps, first down the columns, then along
     the rows.
     """
-    for axis, last in ((0, node.under("columns")), (1, node)):
-        # A part of the map begins at a cell of the first window, and ends at that of the last; `or None` is
-        # the end of the map.
+    for axis, output in ((0, node.under("columns")), (1, node)):
+        # One part of the map for each cell of a window: it begins at that cell of the first window, and ends
+        # at that of the last, `span - offset` cells before the end of the map.
         span, stride = window.extent(axis) - 1, window.stride[axis]
-        offsets = range(0, span + 1, window.dilation[axis])
-        cells = [
-            (*[slice(None)] * (axis + 1), slice(offset, offset - span or None, stride)) for offset in offsets
-        ]
-        parts = [node.step("cells", "getitem", value, part) for part in cells]
-        value = last.layer("Maximum", parts) if len(parts) > 1 else last.layer("Identity", parts[0])
+        other_axes = [slice(None)] * (axis + 1)
+        parts = []
+        for offset in range(0, span + 1, window.dilation[axis]):
+            stop = offset - span if offset < span else None
+            parts.append(node.step("cells", "getitem", value, (*other_axes, slice(offset, stop, stride))))
+        value = output.layer("Maximum", parts) if len(parts) > 1 else output.layer("Identity", parts[0])
     return value
 
 
@@ -102,12 +101,12 @@ def _counted_cells(node: KerasNode[Op], pads: Pads, counted: Pads) -> CallValue:
     rest of `pads`.
     """
     ones = node.step("cells", "ones_like", node.value)
-    # Of each side, the pads that count; the rest stands around them.
+    # Of each side, the pads that count, as ones; the rest stands around them, as zeros.
     top, bottom, left, right = (min(pair) for pair in zip(pads, counted, strict=True))
     inner = (top, bottom, left, right)
-    rest = (pads[0] - top, pads[1] - bottom, pads[2] - left, pads[3] - right)
+    outer = (pads[0] - top, pads[1] - bottom, pads[2] - left, pads[3] - right)
     ones = _pad_if_any(node, ones, inner, 1.0, f"{node.name}_counted")
-    return _pad_if_any(node, ones, rest, 0.0, f"{node.name}_uncounted")
+    return _pad_if_any(node, ones, outer, 0.0, f"{node.name}_uncounted")
 
 
 def _pad_if_any(node: KerasNode[Op], value: CallValue, pads: Pads, fill: float, wanted: str) -> CallValue:

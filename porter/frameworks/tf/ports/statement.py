@@ -29,7 +29,7 @@ _FRAMES_AT_START = 40
 
 @dataclass(frozen=True)
 class CallValue:
-    """The value of a call.
+    """The value of a call in a stated model: what stands for one of Keras's symbolic tensors.
 
     Attributes:
         call: its place among the calls of the statement.
@@ -121,7 +121,7 @@ class Statement:
         """
         visits = list(self._depth_by_visit)
         depths = dict.fromkeys(self._depth_by_visit, 0)
-        deepest = dict[str, int]()
+        deepest = dict[str, int]()  # by the name of the layer
         ended = in_order(
             (self.values[path].call for path in self.outputs), lambda index: self.calls[index].inputs
         )
@@ -147,12 +147,11 @@ class Statement:
 
     def call_of(self, symbol: CallValue) -> tuple[str, int]:
         """Return where a value comes from: the name of its layer, and the index of the call among that
-        layer's calls.
+        layer's calls, as Keras's configs say it: `("conv1", 0)`.
         """
         name = self.calls[symbol.call].name
-        return name, next(
-            number for number, call in enumerate(self._calls_by_name[name]) if call.value == symbol
-        )
+        values = [call.value for call in self._calls_by_name[name]]
+        return name, values.index(symbol)
 
     @cached_property
     def _depth_by_visit(self) -> Mapping[int, int]:
@@ -160,6 +159,7 @@ class Statement:
         search is in then (its `_build_map_helper`).
         """
         visited: dict[int, int] = {}
+        # A stack of calls to visit, each with its depth; the last one is visited next.
         waiting = [(self.values[path].call, 1) for path in reversed(self.outputs)]
         while waiting:
             index, depth = waiting.pop()

@@ -55,19 +55,22 @@ def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
     # Arrays that porter's reader has computed from the graph are no weights of the file.
     computed = checkpoint.graph.evaluated if checkpoint.graph is not None else {}
     unused = {name: array for name, array in checkpoint.tensors.items() if name not in computed}
-    names = layer_names(plan.lowered, layers)
+    graph = plan.lowered
+    names = layer_names(graph, layers)
     tensors: OwnTensors = {}
     missing: list[str] = []
-    known_shapes = tensor_shapes(plan.lowered)
-    for node_path in filter(known_shapes.__contains__, plan.lowered.calls):
-        node = plan.lowered.by_path[node_path]
+    with_tensors = tensor_shapes(graph)
+    for node_path in graph.calls:
+        if node_path not in with_tensors:
+            continue
+        node = graph.by_path[node_path]
         tensors[node_path] = {}
-        for role, spellings in tensor_names(plan.lowered, node, names[node_path]).items():
+        for role, spellings in tensor_names(graph, node, names[node_path]).items():
             name = next((spelling for spelling in spellings if spelling in unused), None)
             if name is None:
                 missing.append(spellings[0])
             else:
-                tensors[node_path][role] = to_canonical(plan.lowered, node, role, unused.pop(name))
+                tensors[node_path][role] = to_canonical(graph, node, role, unused.pop(name))
     expect_cover(missing, unused, where=path)
     # A further call of a layer has its first call's tensors.
-    return {node_path: tensors[plan.lowered.by_path[node_path].holder] for node_path in known_shapes}
+    return {node_path: tensors[graph.by_path[node_path].holder] for node_path in with_tensors}
