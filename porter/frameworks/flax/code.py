@@ -82,9 +82,8 @@ def _function_call(function: str, inputs: Sequence[Expression]) -> Expression:
     `jnp.maximum(jnp.maximum(a, b), c)`.
     """
     if function == "concat":
-        return Bracketed(
-            "jnp.concatenate", (Item(Bracketed("", tuple(map(Item, inputs)), "[]")), Item("-1", "axis"))
-        )
+        values = Bracketed("", tuple(map(Item, inputs)), "[]")
+        return Bracketed("jnp.concatenate", (Item(values), Item("-1", "axis")))
     if function in OPERATORS:
         return OPERATORS[function].join(
             f"({flat(value)})" if isinstance(value, Choice) else str(value) for value in inputs
@@ -93,28 +92,34 @@ def _function_call(function: str, inputs: Sequence[Expression]) -> Expression:
 
 
 def _layer_call(
-    kind: str, texts: Mapping[str, Expression], before: Sequence[Expression], name: str | None = None
+    kind: str, texts: Mapping[str, Expression], values: Sequence[Expression], name: str | None = None
 ) -> Bracketed:
-    """Return a call of `name`, or else of `kind`, with `before` in front and the arguments that are not at
-    their defaults. Those in _POSITIONAL come first and without a keyword.
+    """Return the call of a layer's class or function: `nnx.max_pool(x, (2, 2), strides=(2, 2))`. Arguments in
+    _POSITIONAL have no keyword, and those at their defaults are left out.
+
+    Args:
+        texts: of all arguments, by name.
+        values: what a function is applied to, in front of its arguments.
+        name: of what is called, if that is not `kind`.
     """
     defaults = {slot: literal(value) for slot, value in _DEFAULTS.get(kind, {}).items()}
-    first = (
-        _POSITIONAL.get(kind, ())
-        if kind in WITH_TENSORS or kind.startswith(("nnx.", "jnp.pad", "rearrange"))
-        else ()
-    )
-    named = {slot: text for slot, text in texts.items() if slot not in first and defaults.get(slot) != text}
-    return call(name or kind, *before, *(texts[slot] for slot in first), **named)
+    positional: tuple[str, ...] = ()
+    if kind in WITH_TENSORS or kind.startswith(("nnx.", "jnp.pad", "rearrange")):
+        positional = _POSITIONAL.get(kind, ())
+    named = {
+        slot: text for slot, text in texts.items() if slot not in positional and defaults.get(slot) != text
+    }
+    return call(name or kind, *values, *(texts[slot] for slot in positional), **named)
 
 
 def _constructor_call(kind: str, texts: Mapping[str, Expression], name: str | None) -> Expression:
     """Return the expression that makes a layer: a module with its `rngs`, a `partial` of a function with its
-    arguments, or the function's name.
+    arguments, or the function's name. `name` is what a module's class is called in model.py, if it is not
+    `kind`.
     """
     if kind in WITH_TENSORS:
-        made = _layer_call(kind, texts, (), name)
-        return replace(made, items=(*made.items, Item("rngs", "rngs")))
+        constructor_call = _layer_call(kind, texts, (), name)
+        return replace(constructor_call, items=(*constructor_call.items, Item("rngs", "rngs")))
     defaults = {slot: literal(value) for slot, value in _DEFAULTS.get(kind, {}).items()}
     named = {slot: text for slot, text in texts.items() if defaults.get(slot) != text}
     return call("partial", kind, **named) if named else kind
@@ -127,11 +132,9 @@ def _chain_call(items: tuple[Item, ...], row: bool) -> Bracketed:
     texts = {flat(item.value) for item in items}
     if row and len(texts) == 1 and len(items) > _SHORTEST:
         items = (Item(f"*({texts.pop()} for _ in range({len(items)}))"),)
-    return (
-        Bracketed("nnx.Sequential", tuple(Item(item.value) for item in items))
-        if row
-        else Bracketed("Layers", items)
-    )
+    if row:
+        return Bracketed("nnx.Sequential", tuple(Item(item.value) for item in items))
+    return Bracketed("Layers", items)
 
 
 _OWN_LAYERS = definitions("porter.frameworks.flax", "layers.py")
@@ -178,24 +181,34 @@ def model_source(plan: Plan) -> str:
     steps = SPELLINGS.steps(plan)
     tree = make_tree(plan.lowered, steps, LANGUAGE)
     body = model_classes(tree, plan.lowered, steps, LANGUAGE, size_checks(plan, {INPUT: "x", **tree.further}))
-    own = needed_definitions(body, _OWN_LAYERS)
+    own_layers = needed_definitions(body, _OWN_LAYERS)
     norms = named_norms(tree, LANGUAGE)
     # Dropouts draw random numbers, which the loader has to make.
     draws = any(step.layer.kind == "nnx.Dropout" for step in steps)
-    text = "\n\n\n".join(
-        filter(None, (norms, own, body, _LOADER.format(**(_DRAWING if draws else _LASTING))))
+    loader = _LOADER.format(**(_DRAWING if draws else _LASTING))
+    text = "\n\n\n".join(filter(None, (norms, own_layers, body, loader)))
+    # Each import that the text may need, and whether it does.
+    standard_imports = {
+        "import math": "math." in own_layers,
+        "import re": "re." in own_layers,
+        "from functools import partial": "partial(" in text,
+        "from pathlib import Path": True,
+        "from typing import Any": re.search(r"\bAny\b", own_layers) is not None,
+    }
+    other_imports = {
+        "import jax": draws or re.search(r"\bjax\.", own_layers + body) is not None,
+        "import jax.numpy as jnp": "jnp." in own_layers + body,
+        "from flax import nnx": True,
+        "from safetensors.flax import load_file": True,
+    }
+    standard, others = (
+        [line for line, is_needed in imports.items() if is_needed]
+        for imports in (standard_imports, other_imports)
     )
-    standard = "".join(f"import {name}\n" for name in ("math", "re") if f"{name}." in own)
-    standard += "from functools import partial\n" if "partial(" in text else ""
-    standard += "from pathlib import Path\n" + (
-        "from typing import Any\n" if re.search(r"\bAny\b", own) else ""
-    )
-    uses_jax = draws or re.search(r"\bjax\.", own + body) is not None
-    # times True or False: an import is there if the text needs it
-    imports = "import jax\n" * uses_jax + "import jax.numpy as jnp\n" * ("jnp." in own + body)
     head = docstring(plan, tree, "N x H x W x {channels}")
-    imports += "from flax import nnx\nfrom safetensors.flax import load_file\n"
-    return "\n".join((head, "", standard + "\n" + imports, *(() if norms else ("",)), text)) + "\n"
+    # One blank line before a statement, two before a class or function.
+    blank_lines = [""] if norms else ["", ""]
+    return "\n".join((head, "", *standard, "", *others, *blank_lines, text)) + "\n"
 
 
 _LOADER = '''\

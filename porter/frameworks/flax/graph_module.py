@@ -61,12 +61,14 @@ class Computation:
         compiled: bool = False,
         cut: Mapping[str, Any] = UNCUT,
     ) -> dict[str, Any]:
-        """Compute the values at `paths` with the layers of `model`, and return them by path. By path, `cut`
-        has what is read in place of a value. See porter.frameworks.code.step_values.
+        """Compute the values at `paths` with the layers of `model`, and return them by path. See
+        porter.frameworks.code.step_values.
 
         Args:
+            inputs: a batch for each input of the plan; maps are N×H×W×C.
             compiled: each layer is compiled for itself, equal ones once: for one batch that takes the least
                 time.
+            cut: by path, the array that the layers behind it read in place of its value.
 
         Raises:
             UsageError: the inputs are others than those of the plan.
@@ -75,7 +77,8 @@ class Computation:
         def compute(step: LayerStep, operands: Sequence[Any]) -> Any:
             """Return the value of a step: that of its function, or of the layer at its place."""
             if step.path in self.functions:
-                return (_compiled_function if compiled else _function)(*self.functions[step.path])(*operands)
+                make_function = _compiled_function if compiled else _function
+                return make_function(*self.functions[step.path])(*operands)
             layer = _layer_at(model, self.places[step.path])
             return _compiled_module(*nnx.split(layer), *operands) if compiled else layer(*operands)
 
@@ -92,12 +95,10 @@ class GraphModule(nnx.Module):
     def __init__(self, plan: Plan, dtype: Dtype, rngs: nnx.Rngs) -> None:
         self.program = nnx.static(Computation(plan, dtype))
         for step in self.program.steps:
-            if step.layer.kind in WITH_TENSORS and step.shares is None:
-                _set_layer(
-                    self,
-                    self.program.places[step.path],
-                    _find_by_name(step.layer.kind)(**step.layer.arguments, rngs=rngs),
-                )
+            is_further_call = step.shares is not None
+            if step.layer.kind in WITH_TENSORS and not is_further_call:
+                layer = _find_by_name(step.layer.kind)(**step.layer.arguments, rngs=rngs)
+                _set_layer(self, self.program.places[step.path], layer)
 
     def __call__(self, *inputs: Any) -> Any:
         outputs = self.program.plan.lowered.outputs
@@ -128,13 +129,10 @@ def build_model(plan: Plan, tensors: Tensors, dtype: Dtype, device: str) -> Grap
             # The file does not hold their random numbers. Compiled, they are all that is made: the first
             # numbers of an EfficientNet-B0's layers took 18 s.
             random_state = jax.jit(draw_random_state, compiler_options=QUICKLY)()
-        variables = [
-            (
-                path,
-                variable.replace(jax.device_put(_cast(arrays[".".join(map(str, path))], dtype), jax_device)),
-            )
-            for path, variable in nnx.to_flat_state(state)
-        ]
+        variables = []
+        for path, variable in nnx.to_flat_state(state):
+            array = _cast(arrays[".".join(map(str, path))], dtype)
+            variables.append((path, variable.replace(jax.device_put(array, jax_device))))
         model: GraphModule = nnx.merge(graph, nnx.from_flat_state(variables), random_state)
     model.eval()  # type: ignore[no-untyped-call]
     return model
@@ -157,16 +155,16 @@ def run_model(
     missing = [path for path in taps if path not in graph.by_path]
     if missing:
         raise UsageError("the model has no such node", where=missing[0])
+    channels_last = {
+        path: array.transpose(0, 2, 3, 1) if _is_map(graph, path) else array for path, array in cut.items()
+    }
     with jax.enable_x64(program.dtype == "float64"), jax.default_matmul_precision("highest"):
         inputs = [
-            jnp.asarray(_cast(each, program.dtype))
-            for each in arrays_for_inputs(batch, graph, channels_last=True)
+            jnp.asarray(_cast(array, program.dtype))
+            for array in arrays_for_inputs(batch, graph, channels_last=True)
         ]
         replacements = {
-            path: jnp.asarray(
-                _cast(array.transpose(0, 2, 3, 1) if _is_map(graph, path) else array, program.dtype)
-            )
-            for path, array in cut.items()
+            path: jnp.asarray(_cast(array, program.dtype)) for path, array in channels_last.items()
         }
         values = program.values(model, inputs, taps, compiled=True, cut=replacements)
         readable = {
@@ -189,7 +187,7 @@ def _cast(array: Array, dtype: Dtype) -> Array:
 
 
 def _find_device(device: str) -> Any:
-    """Return JAX's device of this name; one that JAX cannot use is refused."""
+    """Return JAX's device of this name, such as `cpu` or `cuda:1`; one that JAX cannot use is refused."""
     kind, _, number = device.partition(":")
     try:
         return jax.devices(kind)[int(number or 0)]
@@ -201,10 +199,13 @@ def _find_device(device: str) -> Any:
 
 
 def _layer_at(model: Any, place: ModulePlace) -> Any:
-    """Return the layer of a model at a place, which is a path of attributes and of indices in rows."""
-    return reduce(
-        lambda part, name: part[name] if isinstance(name, int) else getattr(part, name), place, model
-    )
+    """Return the layer of a model at a place, which is a path of attributes and of indices in rows:
+    `("layer1", "layers", 0, "conv1")` is `model.layer1.layers[0].conv1`.
+    """
+    layer = model
+    for name in place:
+        layer = layer[name] if isinstance(name, int) else getattr(layer, name)
+    return layer
 
 
 def _set_layer(root: nnx.Module, place: ModulePlace, layer: nnx.Module) -> None:
@@ -240,11 +241,8 @@ def _function(kind: str, arguments: tuple[tuple[str, Any], ...]) -> Callable[...
         return lambda *values: jnp.concatenate(values, axis=-1)
     if kind in FUNCTIONS:
         return lambda *values: reduce(_BINARY_FUNCTIONS[kind], values)
-    return (
-        partial(_find_by_name(kind), **dict(arguments))
-        if arguments
-        else cast(Callable[..., Any], _find_by_name(kind))
-    )
+    function = cast(Callable[..., Any], _find_by_name(kind))
+    return partial(function, **dict(arguments)) if arguments else function
 
 
 @cache
@@ -261,7 +259,9 @@ _compiled_module = jax.jit(
 
 
 def _find_by_name(name: str) -> Any:
-    """Return a class or a function of Flax, of JAX or of layers.py by its dotted name."""
+    """Return a class or a function of Flax, of JAX or of layers.py by its dotted name in model.py, such as
+    `nnx.Conv`.
+    """
     root, *names = name.split(".")
     owner = {"nnx": nnx, "jnp": jnp, "jax": jax}.get(root) or getattr(layers, root)
     return reduce(getattr, names, owner)

@@ -25,7 +25,7 @@ from porter.frameworks.in_memory import Saved
 from porter.graph import Graph, input_shapes
 from porter.graph.ops import Rearrange, is_map
 from porter.graph.ops.arrays import CHANNELS_LAST
-from porter.padding import ANY, KnownSize, Size
+from porter.padding import KnownSize, Size
 
 _Shapes: TypeAlias = "tuple[tuple[int, ...], ...]"
 """The shapes of what a module is called with: first of an image, N×H×W×C."""
@@ -49,7 +49,9 @@ def save(model: nnx.Module, folder: Path, example: Sequence[Any], size: Size | N
     model = _in_eval_mode(model, name, shapes)
 
     def save_graph(is_open: bool) -> Saved:
-        """Save the traced graph, with open sizes or at the example's size only."""
+        """Save the traced graph, for images of any size (`is_open`) or of the example's size only. Where the
+        module cannot be traced for any size, the second is done instead.
+        """
         path = folder / f"{name}{'' if is_open else ' of one size'}.onnx"
         try:
             traced = _trace_at_sizes(model, shapes, is_open)
@@ -81,13 +83,14 @@ def save(model: nnx.Module, folder: Path, example: Sequence[Any], size: Size | N
             save_fixed=(lambda: save_graph(False)) if is_open else None,
         )
 
-    # A further image has the first one's size, or one size only.
-    return save_graph(all(shape[1:3] == shapes[0][1:3] for shape in shapes if len(shape) == 4))
+    # Images of several sizes are not traced with open ones.
+    have_one_size = all(shape[1:3] == shapes[0][1:3] for shape in shapes if len(shape) == 4)
+    return save_graph(is_open=have_one_size)
 
 
 def _maps_among_outputs(traced: Traced, path: Path) -> frozenset[int]:
-    """Return the indices of the outputs that porter reads as maps with their channels last: a port gives maps
-    in its destination's layout.
+    """Return the indices of the outputs that are maps with their channels last. Only the file at `path`, as
+    porter reads it, says so; of outputs that are maps, a port gives them in its destination's layout.
     """
     graph = None
     if any(len(traced.shapes[name]) == 4 for name in traced.outputs):
@@ -120,29 +123,35 @@ def _trace_at_sizes(model: nnx.Module, shapes: _Shapes, is_open: bool) -> Traced
     """Trace a module at several sizes and merge the traces, for any number of images; if it is open, for any
     rows and columns too.
     """
-    names, (_, rows, columns, _) = input_names(model, len(shapes)), shapes[0]
+    names = input_names(model, len(shapes))
+    _, rows, columns, _ = shapes[0]
     # The number of images, rows and columns of each trace.
     sizes = [(2, rows, columns), (3, rows, columns)]
     if is_open:
         # In each axis even and odd ones, also behind strides; the last are far apart, so that no two open
         # sizes are the same.
         sizes = [sizes[0], (3, rows + 1, columns + 3), (5, 2 * rows + 3, 2 * columns + 99)]
-    shapes_of_traces = [
-        {
-            # An image with all sizes of the trace; any other input with the number of images only.
-            name: (*(each if is_open and len(shape) == 4 else (each[0], *shape[1:3])), *shape[3:])
-            for name, shape in zip(names, shapes, strict=True)
-        }
-        for each in sizes
-    ]
-    return merge([trace(model, each) for each in shapes_of_traces])
+
+    def at_size(shape: tuple[int, ...], size: tuple[int, int, int]) -> tuple[int, ...]:
+        """Return an input's shape in a trace: an image has all of its sizes, any other input only the number
+        of images.
+        """
+        is_image = is_open and len(shape) == 4
+        return (*size, *shape[3:]) if is_image else (size[0], *shape[1:])
+
+    return merge(
+        [
+            trace(model, {name: at_size(shape, size) for name, shape in zip(names, shapes, strict=True)})
+            for size in sizes
+        ]
+    )
 
 
 def expect_ready(model: nnx.Module, name: str) -> None:
     """Refuse a module with norms or dropouts in training mode, or whose variables have no numbers.
 
     Raises:
-        UsageError: with the way round.
+        UsageError: says what to call first.
     """
     for path, module in nnx.iter_modules(model):
         # A dropout with a rate of 0 does nothing in training either.
@@ -191,11 +200,10 @@ def _in_eval_mode(model: nnx.Module, name: str, shapes: _Shapes) -> nnx.Module:
     random = np.random.default_rng(0)
     copy.eval()  # type: ignore[no-untyped-call]
     images = [random.random(shape, np.float32) for shape in shapes]
-    expected, got = (compile_module(each)(images) for each in (model, copy))
+    in_training, in_inference = compile_module(model)(images), compile_module(copy)(images)
     are_close = partial(np.allclose, rtol=_MAX_DIFFERENCE, atol=_MAX_DIFFERENCE)
-    if [each.shape for each in expected] != [each.shape for each in got] or not all(
-        map(are_close, expected, got)
-    ):
+    have_same_shapes = [value.shape for value in in_training] == [value.shape for value in in_inference]
+    if not have_same_shapes or not all(map(are_close, in_training, in_inference)):
         reason = "it is in training mode, and gives something else in inference mode"
         raise UsageError(reason, where=name, next="call model.eval() first")
     return copy
@@ -204,13 +212,22 @@ def _in_eval_mode(model: nnx.Module, name: str, shapes: _Shapes) -> nnx.Module:
 def _input_shapes(model: nnx.Module, name: str, example: Sequence[Any], size: Size | None) -> _Shapes:
     """Return the shapes of the module's inputs: those of the example; otherwise those of a port's graph;
     otherwise an image of 3 channels, of 1, or of those that a convolution takes, the first that the module
-    takes. Raise UsageError where the example is no images, and where no size is known.
+    takes.
+
+    Args:
+        name: of the module, for messages.
+        size: rows and columns of the image, where there is no example.
+
+    Raises:
+        UsageError: the example is no images, or no size is known.
     """
     if example:
-        are_arrays = all(isinstance(each, np.ndarray | jax.Array) for each in example)
-        shapes = tuple(tuple(np.shape(each)) for each in example)
+        are_arrays = all(isinstance(batch, np.ndarray | jax.Array) for batch in example)
+        shapes = tuple(tuple(np.shape(batch)) for batch in example)
         if not are_arrays or not _has_image_first(shapes):
-            got = " and ".join("x".join(map(str, np.shape(each))) or type(each).__name__ for each in example)
+            got = " and ".join(
+                "x".join(map(str, np.shape(batch))) or type(batch).__name__ for batch in example
+            )
             raise UsageError(
                 f"the example is {got}, expected images N x H x W x C",
                 where=name,
@@ -222,21 +239,22 @@ def _input_shapes(model: nnx.Module, name: str, example: Sequence[Any], size: Si
     if size is None:
         next_step = "give example, a batch that the module takes, or input_size"
         raise UsageError("nothing says what size its images have", where=name, next=next_step)
-    rows, columns = _USUAL_SIZE if size == ANY else (size[0] or _USUAL_SIZE[0], size[1] or _USUAL_SIZE[1])
+    rows, columns = size[0] or _USUAL_SIZE[0], size[1] or _USUAL_SIZE[1]
     if plan is not None:
         return _input_shapes_of_port(plan.lowered, (rows, columns), name)
-    channels = [each.in_features for _, each in nnx.iter_modules(model) if isinstance(each, nnx.Conv)]
-    candidates = [((1, rows, columns, each),) for each in dict.fromkeys((3, 1, *channels))]
-    return next((each for each in candidates if _reason_not_to_run(model, each) is None), candidates[0])
+    modules = [module for _, module in nnx.iter_modules(model)]
+    channels = [module.in_features for module in modules if isinstance(module, nnx.Conv)]
+    candidates = [((1, rows, columns, count),) for count in dict.fromkeys((3, 1, *channels))]
+    runnable = (shapes for shapes in candidates if _reason_not_to_run(model, shapes) is None)
+    return next(runnable, candidates[0])
 
 
 def _input_shapes_of_port(graph: Graph, size: KnownSize, name: str) -> _Shapes:
-    """Return the shapes of the inputs of a port's module, with the channels of maps last."""
-    shapes_in_graph = input_shapes(graph, size).values()
-    shapes = tuple(
-        (1, *(each or 0 for each in ((*shape[1:], shape[0]) if is_map(shape) else shape)))
-        for shape in shapes_in_graph
-    )
+    """Return the shapes of the inputs of a port's module for one image, with the channels of maps last."""
+    channels_last = [
+        (*shape[1:], shape[0]) if is_map(shape) else shape for shape in input_shapes(graph, size).values()
+    ]
+    shapes = tuple((1, *(axis_size or 0 for axis_size in shape)) for shape in channels_last)
     if not _has_image_first(shapes):
         raise UsageError("it takes no images first", where=name, next="convert the folder of the port")
     return shapes
@@ -253,7 +271,7 @@ def _expect_runs(model: nnx.Module, name: str, shapes: _Shapes) -> None:
     """Refuse inputs of shapes that the module does not take.
 
     Raises:
-        UsageError: with its own reason.
+        UsageError: has the reason in the module's own words.
     """
     refusal = _reason_not_to_run(model, shapes)
     if refusal is not None:

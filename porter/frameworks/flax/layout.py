@@ -57,7 +57,9 @@ def variables(op: Op) -> Mapping[str, str]:
 
 
 def stored(graph: Graph, node: Node, role: str, array: Array) -> Array:
-    """Return a canonical tensor in the axis order of its layer's variable, a view where possible."""
+    """Return a canonical tensor in the axis order of its layer's variable, a view where possible. A kernel
+    (filters, channels, rows, columns) becomes (rows, columns, channels, filters).
+    """
     if array.ndim == 4 and role == "kernel":
         return array.transpose(2, 3, 1, 0)
     if role == "kernel":

@@ -26,7 +26,8 @@ class _Program:
 
     Attributes:
         run: see porter.frameworks.flax.tracing.trace.compile_traced.
-        layers: the names of the values that are shown, by path, and whether maps have their channels last.
+        layers: by the path of a layer that is shown, the name of its value in the trace, and whether that
+            value, if it is a map, has its channels last.
     """
 
     traced: Traced
@@ -78,25 +79,25 @@ def show(
     layers: Mapping[str, Sequence[str]],
     arrays: Collection[str | int],
 ) -> Shown:
-    """Run a prepared module and return its outputs and the values of `layers` by path; see
-    porter.frameworks.reference_models.GivenModels.show. The module is traced at the size of the batch, and
-    each of its operations is computed in the type that it was prepared for. In float32 the outputs are those
-    of the module itself, so that a mistake of the trace, which the port shares, is seen.
+    """Run a prepared module and return its outputs and the values of `layers` by path, maps N x C x H x W;
+    see porter.frameworks.reference_models.GivenModels.show. The module is traced at the size of the batch,
+    and each of its operations is computed in the type that it was prepared for. In float32 the outputs are
+    those of the module itself, so that a mistake of the trace, which the port shares, is seen.
 
     Args:
         batches: N x C x H x W, or other values as they are.
         layers: by path, the modules to show.
         arrays: the numbers of the outputs whose axes stay as the module gives them.
     """
-    inputs = [each.transpose(0, 2, 3, 1) if each.ndim == 4 else each for each in batches]
-    key = (tuple(each.shape for each in inputs), frozenset(layers))
+    inputs = [batch.transpose(0, 2, 3, 1) if batch.ndim == 4 else batch for batch in batches]
+    key = (tuple(array.shape for array in inputs), frozenset(layers))
     if key not in model.programs:
         model.programs[key] = _compile(model, inputs, layers)
     program = model.programs[key]
     values, traced = program.run(inputs), program.traced
 
-    def in_layout(value: Array, turned: bool) -> Array:
-        return value.transpose(0, 3, 1, 2) if value.ndim == 4 and turned else value
+    def in_layout(value: Array, is_channels_last: bool) -> Array:
+        return value.transpose(0, 3, 1, 2) if value.ndim == 4 and is_channels_last else value
 
     from_module = model.dtype == "float32" and not traced.rounding
     output_values = model.run_module(inputs) if from_module else [values[name] for name in traced.outputs]
@@ -112,12 +113,11 @@ def _compile(model: _Prepared, inputs: Sequence[Array], layers: Mapping[str, Seq
     from porter.frameworks.flax.tracing.trace import compile_traced, input_names, trace
 
     names = input_names(model.module, len(inputs))
-    traced = trace(model.module, dict(zip(names, (each.shape for each in inputs), strict=True)))
+    traced = trace(model.module, dict(zip(names, (array.shape for array in inputs), strict=True)))
     # Only the first name of a layer counts: NAME, or NAME@last for a map with its channels last.
     parts = {path: name.partition("@") for path, (name, *_) in layers.items()}
     shown_values = {
-        path: (name, bool(last)) for path, (name, last, _) in parts.items() if name in traced.shapes
+        path: (name, bool(at_sign)) for path, (name, at_sign, _) in parts.items() if name in traced.shapes
     }
-    return _Program(
-        traced, compile_traced(traced, [name for name, _ in shown_values.values()], model.dtype), shown_values
-    )
+    run = compile_traced(traced, [name for name, _ in shown_values.values()], model.dtype)
+    return _Program(traced, run, shown_values)

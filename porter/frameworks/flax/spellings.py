@@ -51,18 +51,17 @@ def _norm(kind: str, size: str = "num_features") -> Callable[[Any, Shape], Layer
             "epsilon": op.epsilon,
             "use_scale": op.scale,
         }
-        arguments |= {"use_bias": op.center} if hasattr(op, "center") else {}
-        arguments |= {"num_groups": op.groups} if isinstance(op, ops.GroupNorm) else {}
-        # Flax's own way, the mean of squares less the mean's square, loses half of a float32's places.
-        return Layer(
-            kind,
-            arguments
-            | (
-                {"momentum": 1 - op.momentum}
-                if isinstance(op, ops.BatchNorm)
-                else {"use_fast_variance": False}
-            ),
-        )
+        if hasattr(op, "center"):
+            arguments["use_bias"] = op.center
+        if isinstance(op, ops.GroupNorm):
+            arguments["num_groups"] = op.groups
+        if isinstance(op, ops.BatchNorm):
+            # Flax's momentum is the share of the old value, porter's the share of the new one.
+            arguments["momentum"] = 1 - op.momentum
+        else:
+            # Flax's own way, the mean of squares less the mean's square, loses half of a float32's places.
+            arguments["use_fast_variance"] = False
+        return Layer(kind, arguments)
 
     return spell_norm
 
@@ -71,8 +70,9 @@ def _transposed(op: ops.ConvTranspose, shape: Shape) -> Layer:
     """Spell a transposed convolution, of groups by a layer of layers.py. Its pads are those of a convolution
     over the map whose cells are a stride apart: the reach of the kernel less the cells that the op cuts off.
     """
+    rows, columns = op.window.extent(0), op.window.extent(1)
     top, bottom, left, right = (
-        op.window.extent(index // 2) - 1 - cells for index, cells in enumerate(op.cut)
+        extent - 1 - cut for extent, cut in zip((rows, rows, columns, columns), op.cut, strict=True)
     )
     ends: dict[str, PlainValue] = {
         "in_features": channels_in(shape),
@@ -139,7 +139,10 @@ def _conv(op: ops.Conv, channels: int, realisation: Realisation) -> Layer:
     """Spell a convolution with Flax's own padding, which the realisation states: the way in which the plan
     makes the pads that the op has. `channels` is the number that it reads.
     """
-    window, native = op.window, realisation.native  # for a window of one cell both rules pad nothing
+    window, native = op.window, realisation.native
+    # A window of one cell has no pads by either rule, and SAME is Flax's default, which model.py need not
+    # state.
+    needs_no_pads = window.kernel == (1, 1) and native.rule == "valid"
     ends: dict[str, PlainValue] = {
         "in_features": channels,
         "out_features": op.filters,
@@ -147,8 +150,7 @@ def _conv(op: ops.Conv, channels: int, realisation: Realisation) -> Layer:
     }
     steps: dict[str, PlainValue] = {
         "strides": one(window.stride),
-        # Flax's default, which model.py need not state.
-        "padding": "SAME" if window.kernel == (1, 1) and native.rule == "valid" else _padding(native),
+        "padding": "SAME" if needs_no_pads else _padding(native),
     }
     inner: dict[str, PlainValue] = {
         "kernel_dilation": one(window.dilation),
@@ -196,7 +198,7 @@ def _window(window: Window, native: Convention) -> dict[str, PlainValue]:
 
 
 def _padding(native: Convention) -> PlainValue:
-    """Return Flax's word for a rule of padding, or the pads as one number or by axis."""
+    """Return Flax's `padding`: the word for a rule, such as "VALID", or the pads as one number or by axis."""
     if native.rule != "explicit":
         return native.rule.upper()
     return native.pads[0] if len(set(native.pads)) == 1 else sides(native.pads)

@@ -18,12 +18,12 @@ _OPSET, _IR = 21, 10
 
 
 def to_model(traced: Traced, maps: Collection[int] = ()) -> tuple[Any, Mapping[str, str]]:
-    """Write the traced module as a model (ModelProto) that takes N×C×H×W, and return, by the names of the
-    model's values, those of the traced ones: maps N×C×H×W are traced as N×H×W×C. Numbers of the module's code
-    are in double precision, and its variables in float32.
+    """Write the traced module as an ONNX model (ModelProto), and return it with the names of the traced
+    values by those of its own values. The model takes maps N×C×H×W, which the module takes as N×H×W×C.
+    Numbers of the module's code are in double precision, and its variables in float32.
 
     Args:
-        maps: indices of outputs that are such maps, which the model gives as N×C×H×W.
+        maps: indices of outputs that are maps, which the model gives as N×C×H×W.
     """
     writer = Writer(traced, _WRITES)
     helper = writer.onnx.helper
@@ -33,10 +33,10 @@ def to_model(traced: Traced, maps: Collection[int] = ()) -> tuple[Any, Mapping[s
     outputs = []
     for index, name in enumerate(traced.outputs):
         value, output = writer.full_value(name), f"output_{index}"
-        transpose = {"perm": (0, 3, 1, 2)} if index in maps else {}
-        outputs.append(
-            writer.add_node("Transpose" if transpose else "Identity", value, output=output, **transpose)
-        )
+        if index in maps:
+            outputs.append(writer.add_node("Transpose", value, output=output, perm=(0, 3, 1, 2)))
+        else:
+            outputs.append(writer.add_node("Identity", value, output=output))
     graph = helper.make_graph(
         writer.nodes,
         "module",
@@ -49,7 +49,10 @@ def to_model(traced: Traced, maps: Collection[int] = ()) -> tuple[Any, Mapping[s
 
 
 def _add_input(writer: Writer, name: str) -> Any:
-    """Return the model's input for one of the module: maps N×C×H×W for N×H×W×C, which a Transpose turns."""
+    """Return the model's input for the module's input `name`: of maps it is N×C×H×W, and a Transpose turns
+    them into the N×H×W×C that the module takes. A size that differs between traces has a name, its sizes
+    joined: `224x225`.
+    """
     sizes = writer.shape(name)
     writer.model_values[name] = name
     if len(sizes) == 4:
@@ -105,7 +108,9 @@ def _squeeze(writer: Writer, operation: JaxEquation) -> str:
 
 
 def _broadcast(writer: Writer, operation: JaxEquation) -> str:
-    """Write a broadcast as new axes of one cell; cells are repeated only where an operator needs that."""
+    """Write a broadcast as new axes of one cell. Cells are not repeated here: the value is put into
+    `unexpanded`, and gets all its cells where an operator needs them.
+    """
     source, target = operation.source, writer.shape(operation.outputs[0])
     own_axes = [int(axis) for axis in operation.params["broadcast_dimensions"]]
     new_axes = [axis for axis in range(len(target)) if axis not in own_axes]
@@ -152,40 +157,47 @@ def _multiply(writer: Writer, operation: JaxEquation) -> str:
 
 
 def _other_if_neutral(writer: Writer, operation: JaxEquation, neutral: float, *indices: int) -> str | None:
-    """Return the value of the other operand if one of them (the operands at `indices`, or both) is the number
-    `neutral`, which changes nothing; otherwise None.
+    """Return x for x + 0 or x * 1: the value of the other operand if one of them is the number `neutral`,
+    which changes nothing; otherwise None.
+
+    Args:
+        indices: of the operands that may be that number; both where none are given.
     """
     for index in indices or (0, 1):
-        name, other = operation.inputs[index], operation.inputs[1 - index]
-        number = writer.constant(name)
+        number = writer.constant(operation.inputs[index])
         if number is not None and np.ndim(number) == 0 and number == neutral:
-            return writer.same_value(other, operation.outputs[0])
+            return writer.same_value(operation.inputs[1 - index], operation.outputs[0])
     return None
 
 
 def _product(writer: Writer, operation: JaxEquation) -> str:
-    """Write a matrix product, or a sum of products along any axes as an Einsum."""
-    (left, right), (both_left, both_right) = operation.params["dimension_numbers"]
-    first_value, second_value = operation.inputs
-    ranks = len(writer.shape(first_value)), len(writer.shape(second_value))
-    if tuple(left) == (ranks[0] - 1,) and tuple(right) == (0,) and ranks[1] == 2 and not both_left:
-        return writer.add_node("MatMul", writer.full_value(first_value), writer.full_value(second_value))
+    """Write a dot_general: as a MatMul where it is one, otherwise as an Einsum such as `abc,adc->abd`."""
+    # The axes of both values that are summed over, and those that both have (of batches).
+    (left_summed, right_summed), (left_shared, right_shared) = operation.params["dimension_numbers"]
+    left, right = operation.inputs
+    left_rank, right_rank = len(writer.shape(left)), len(writer.shape(right))
+    is_last_by_first = tuple(left_summed) == (left_rank - 1,) and tuple(right_summed) == (0,)
+    if is_last_by_first and right_rank == 2 and not left_shared:
+        return writer.add_node("MatMul", writer.full_value(left), writer.full_value(right))
     letters = iter(ascii_lowercase)
-    first_letters = [next(letters) for _ in range(ranks[0])]
-    second_letters = [""] * ranks[1]
-    for first_axis, second_axis in (*zip(left, right, strict=True), *zip(both_left, both_right, strict=True)):
-        # Axes that are summed over, or that both values have, share a letter.
-        second_letters[second_axis] = first_letters[first_axis]
-    second_letters = [letter or next(letters) for letter in second_letters]
-    output_letters = [first_letters[axis] for axis in both_left]
-    output_letters += [letter for axis, letter in enumerate(first_letters) if axis not in (*left, *both_left)]
+    left_letters = [next(letters) for _ in range(left_rank)]
+    right_letters = [""] * right_rank
+    for left_axis, right_axis in (
+        *zip(left_summed, right_summed, strict=True),
+        *zip(left_shared, right_shared, strict=True),
+    ):
+        right_letters[right_axis] = left_letters[left_axis]
+    right_letters = [letter or next(letters) for letter in right_letters]
+    # The shared axes come first, then the other axes of the left value, then those of the right one.
+    output_letters = [left_letters[axis] for axis in left_shared]
     output_letters += [
-        letter for axis, letter in enumerate(second_letters) if axis not in (*right, *both_right)
+        letter for axis, letter in enumerate(left_letters) if axis not in (*left_summed, *left_shared)
     ]
-    equation = f"{''.join(first_letters)},{''.join(second_letters)}->{''.join(output_letters)}"
-    return writer.add_node(
-        "Einsum", writer.full_value(first_value), writer.full_value(second_value), equation=equation
-    )
+    output_letters += [
+        letter for axis, letter in enumerate(right_letters) if axis not in (*right_summed, *right_shared)
+    ]
+    equation = f"{''.join(left_letters)},{''.join(right_letters)}->{''.join(output_letters)}"
+    return writer.add_node("Einsum", writer.full_value(left), writer.full_value(right), equation=equation)
 
 
 def _power(writer: Writer, operation: JaxEquation) -> str:
@@ -211,18 +223,17 @@ def _erfc(writer: Writer, operation: JaxEquation) -> str:
 
 
 def _select(writer: Writer, operation: JaxEquation) -> str | None:
-    """Write a choice of one of two values; None for one of more. A test whether a value is not a number is
-    never true.
+    """Write a choice of one of two values by a condition as a Where; None for one of more values. Where the
+    condition is the same everywhere, it is the chosen value itself.
     """
     if len(operation.inputs) != 3:
         return None
     condition, if_false, if_true = operation.inputs
     not_equal = writer.find_producer(condition, "ne")
-    # x != x
+    # x != x asks for values that are not a number: there are none.
     if not_equal is not None and not_equal.source == not_equal.inputs[1]:
         return writer.full_value(if_false)
     constant = writer.constant(condition)
-    # A condition that is the same everywhere chooses one of the two.
     if constant is not None and np.all(constant == np.ravel(constant)[0]):
         return writer.full_value(if_true if np.ravel(constant)[0] else if_false)
     return writer.add_node(
@@ -287,63 +298,71 @@ def _slice(writer: Writer, operation: JaxEquation) -> str | None:
     starts = params["start_indices"]
     ends = params["limit_indices"]
     steps = params["strides"] or [1] * len(sizes)
-    cut = [
+    cuts = [
         (axis, start, end, step)
         for axis, (start, end, step, size) in enumerate(zip(starts, ends, steps, sizes, strict=True))
         if (start, end, step) != (0, size, 1)
     ]
-    return _add_slice(writer, writer.full_value(operation.source), cut, sizes)
+    return _add_slice(writer, writer.full_value(operation.source), cuts, sizes)
 
 
 def _add_slice(
-    writer: Writer, value: str, cut: Sequence[tuple[int, Any, Any, int]], sizes: Shape
+    writer: Writer, value: str, cuts: Sequence[tuple[int, Any, Any, int]], sizes: Shape
 ) -> str | None:
-    """Add a Slice of cells of axes from a start to an end by a step; None where an end is open and does not
-    count from the end of its axis.
+    """Add a Slice of a value and return its name; the value itself where nothing is cut. None where an end is
+    open and does not count from the end of its axis.
+
+    Args:
+        cuts: the axis, start, end and step of each cut.
+        sizes: of the value, for ends that are open.
     """
-    if not cut:
+    if not cuts:
         return value
-    axes, starts, ends, steps = ([*each] for each in zip(*cut, strict=True))
+    axes, starts, ends, steps = ([*column] for column in zip(*cuts, strict=True))
     known_ends = [
         _distance_from_end(end, sizes[axis]) if isinstance(end, PerTrace) else end
         for axis, end in zip(axes, ends, strict=True)
     ]
     if None in known_ends or has_open(starts):
         return None
-    return writer.add_node(
-        "Slice", value, *(writer.add_integers(*map(int, each)) for each in (starts, known_ends, axes, steps))
-    )
+    bounds = [writer.add_integers(*map(int, numbers)) for numbers in (starts, known_ends, axes, steps)]
+    return writer.add_node("Slice", value, *bounds)
+
+
+_BEYOND_ALL_CELLS = 2**62
 
 
 def _distance_from_end(end: PerTrace, size: Any) -> int | None:
-    """Return the negative distance of `end` from the end of its axis, if it is the same at each of its sizes;
-    otherwise None. The end itself is a number behind every cell.
+    """Return the end of a slice as a number of cells from the end of its axis, such as -1, if it is the same
+    at each traced size; otherwise None. For the end of the axis, the number is beyond all cells.
     """
-    distances = {
-        end_here - size_here
-        for end_here, size_here in zip(end.at, in_each_trace(size, len(end.at)), strict=True)
-    }
+    sizes = in_each_trace(size, len(end.at))
+    distances = {end_in_trace - axis_size for end_in_trace, axis_size in zip(end.at, sizes, strict=True)}
+    if len(distances) > 1 or max(distances) > 0:
+        return None
     # A distance of 0 would be the first cell.
-    return None if len(distances) > 1 or max(distances) > 0 else int(min(distances)) or 2**62
+    return int(distances.pop()) or _BEYOND_ALL_CELLS
 
 
 def _reverse(writer: Writer, operation: JaxEquation) -> str:
     """Write a reversal of axes as a Slice that runs backwards."""
     # From the last cell to before the first one; only a number beyond all cells says that.
-    cut = [(int(axis), -1, -(2**62), -1) for axis in operation.params["dimensions"]]
-    return str(_add_slice(writer, writer.full_value(operation.source), cut, ()))
+    cuts = [(int(axis), -1, -_BEYOND_ALL_CELLS, -1) for axis in operation.params["dimensions"]]
+    return str(_add_slice(writer, writer.full_value(operation.source), cuts, ()))
 
 
 def _pad(writer: Writer, operation: JaxEquation) -> str | None:
     """Write a pad at the ends of axes with a known number; None for cells between others, and for amounts or
     numbers that are open.
     """
-    config, fill = operation.params["padding_config"], writer.constant(operation.inputs[1])
-    # In a padding_config: cells before, behind, and between the cells of each axis.
-    ends = [each for first, last, _ in config for each in (first, last)]
-    if is_open(fill) or any(inner for _, _, inner in config) or has_open(ends):
+    fill = writer.constant(operation.inputs[1])
+    # For each axis: cells before, behind, and between the cells of the value.
+    config = operation.params["padding_config"]
+    starts = [start for start, _, _ in config]
+    ends = [end for _, end, _ in config]
+    if is_open(fill) or any(between for _, _, between in config) or has_open([*starts, *ends]):
         return None
-    pads = writer.add_integers(*(int(first) for first, _, _ in config), *(int(last) for _, last, _ in config))
+    pads = writer.add_integers(*map(int, starts), *map(int, ends))
     return writer.add_node(
         "Pad", writer.full_value(operation.source), pads, writer.add_constant(np.asarray(float(fill)))
     )
@@ -364,31 +383,29 @@ def _gather(writer: Writer, operation: JaxEquation) -> str | None:
         return None
     # A single place: a block of cells from there on.
     if indices.ndim == 1:
-        cut = [
+        cuts = [
             (axis, int(start), int(start) + slice_sizes[axis], 1)
             for axis, start in zip(indexed_axes, indices, strict=True)
         ]
-        value = _add_slice(writer, writer.full_value(source), cut, sizes)
+        block = _add_slice(writer, writer.full_value(source), cuts, sizes)
         collapsed = numbers.collapsed_slice_dims
-        return (
-            writer.add_node("Squeeze", value, writer.add_integers(*collapsed))
-            if collapsed and value
-            else value
-        )
+        if not collapsed or not block:
+            return block
+        return writer.add_node("Squeeze", block, writer.add_integers(*collapsed))
     axis = indexed_axes[0]
     if len(indexed_axes) != 1 or indices.ndim != 2 or numbers.collapsed_slice_dims != (axis,):
         return None
     value = writer.add_node(
         "Gather", writer.full_value(source), writer.add_integers(*map(int, indices[:, 0])), axis=axis
     )
+    axes = range(len(sizes))
     # The axis of the result that the indices make.
-    target_axis = next(start for start in range(len(sizes)) if start not in numbers.offset_dims)
-    order = [each for each in range(len(sizes)) if each != axis]
-    return (
-        value
-        if target_axis == axis
-        else writer.add_node("Transpose", value, perm=[*order[:target_axis], axis, *order[target_axis:]])
-    )
+    target_axis = next(result_axis for result_axis in axes if result_axis not in numbers.offset_dims)
+    if target_axis == axis:
+        return value
+    order = [other_axis for other_axis in axes if other_axis != axis]
+    order.insert(target_axis, axis)
+    return writer.add_node("Transpose", value, perm=order)
 
 
 def _convert_type(writer: Writer, operation: JaxEquation) -> str | None:
@@ -396,11 +413,8 @@ def _convert_type(writer: Writer, operation: JaxEquation) -> str | None:
     here.
     """
     condition = writer.producers.get(operation.source)
-    if (
-        condition is None
-        or condition.name not in _COMPARISONS
-        or not np.issubdtype(operation.params["new_dtype"], np.floating)
-    ):
+    is_of_booleans = condition is not None and condition.name in _COMPARISONS
+    if not is_of_booleans or not np.issubdtype(operation.params["new_dtype"], np.floating):
         return None
     one, zero = (writer.add_constant(np.asarray(number)) for number in (1.0, 0.0))
     return writer.add_node("Where", writer.full_value(operation.source), one, zero)

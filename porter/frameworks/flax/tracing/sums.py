@@ -29,18 +29,25 @@ def write_mean(writer: Writer, operation: JaxEquation) -> str | None:
 
 
 def _reduce_as(writer: Writer, operation: JaxEquation, summed: JaxEquation, kind: str, source: str) -> str:
-    """Add an operator over the axes of the sum `summed` in place of `operation`, which is computed from that
-    sum, and return its value. The sum may have got its axes back with one cell, and the value has them too.
+    """Add one operator, such as ReduceMean, in place of a sum and of what is computed from it, such as a
+    division by the number of cells, and return its value.
+
+    Args:
+        operation: what is computed from the sum, which may have been reshaped before.
+        summed: the sum.
+        kind: the operator, over the axes of the sum.
+        source: the value that it reduces.
     """
     axes = tuple(int(axis) for axis in summed.params["axes"])
-    reduced, top = writer.add_reduction(kind, source, axes), operation.source
+    reduced = writer.add_reduction(kind, source, axes)
+    shape = writer.shape(operation.source)  # of the sum, and of what may have been made of it
     kept_shape = tuple(1 if axis in axes else size for axis, size in enumerate(writer.shape(source)))
     # The axes are left out here, and stand with one cell in the model until something reads the value.
-    if writer.shape(top) == writer.shape(summed.outputs[0]):
+    if shape == writer.shape(summed.outputs[0]):
         writer.kept_axes[operation.outputs[0]] = axes
     # Reshaped to anything else than axes of one cell.
-    elif writer.shape(top) != kept_shape:
-        return writer.add_node("Reshape", reduced, writer.add_sizes(writer.shape(top), kept_shape))
+    elif shape != kept_shape:
+        return writer.add_node("Reshape", reduced, writer.add_sizes(shape, kept_shape))
     return reduced
 
 
@@ -48,21 +55,18 @@ def write_square_root(writer: Writer, operation: JaxEquation) -> str:
     """Write a root; of a sum of squares it is the norm."""
     total = writer.find_producer(operation.source, "reduce_sum")
     source = total and _root_of_square(writer, total.source)
-    return (
-        _reduce_as(writer, operation, total, "ReduceL2", source)
-        if total and source
-        else str(elementwise("Sqrt")(writer, operation))
-    )
+    if total and source:
+        return _reduce_as(writer, operation, total, "ReduceL2", source)
+    return str(elementwise("Sqrt")(writer, operation))
 
 
 def _root_of_square(writer: Writer, name: str) -> str | None:
     """Return the value that this one is the square of; None if it is no square."""
     producer = writer.producers.get(name)
-    if producer is None or not (
-        producer.name == "square" or (producer.name == "mul" and producer.source == producer.inputs[1])
-    ):
+    if producer is None:
         return None
-    return producer.source
+    is_product_with_itself = producer.name == "mul" and producer.source == producer.inputs[1]
+    return producer.source if producer.name == "square" or is_product_with_itself else None
 
 
 def _source_of_mean(writer: Writer, name: str) -> tuple[str, tuple[int, ...]] | None:
@@ -80,19 +84,20 @@ def _source_of_variance(writer: Writer, name: str) -> tuple[str, tuple[int, ...]
     clamped = writer.find_producer(name, "max")
     difference = clamped and writer.find_producer(clamped.inputs[1], "sub")
     mean_of_squares = _source_of_mean(writer, difference.source if difference else name)
-    source = mean_of_squares and _root_of_square(writer, mean_of_squares[0])
-    if mean_of_squares is None or source is None or difference is not None:
-        return (source, mean_of_squares[1]) if mean_of_squares and source else None
+    if mean_of_squares is None:
+        return None
+    squares, axes = mean_of_squares
+    source = _root_of_square(writer, squares)
+    if source is None:
+        return None
+    if difference is not None:
+        return source, axes
     # The squares are of `x - mean(x)`, over the same axes.
     centred = writer.producers.get(source)
-    source_of_mean = (
-        _source_of_mean(writer, centred.inputs[1]) if centred is not None and centred.name == "sub" else None
-    )
-    return (
-        source_of_mean
-        if centred is not None and source_of_mean == (centred.source, mean_of_squares[1])
-        else None
-    )
+    if centred is None or centred.name != "sub":
+        return None
+    source_of_mean = _source_of_mean(writer, centred.inputs[1])
+    return source_of_mean if source_of_mean == (centred.source, axes) else None
 
 
 def write_group_norm(writer: Writer, operation: JaxEquation) -> str | None:
@@ -102,14 +107,16 @@ def write_group_norm(writer: Writer, operation: JaxEquation) -> str | None:
     # Either factor may be the one with the root.
     for centred_name, factor_name in (operation.inputs, operation.inputs[::-1]):
         centred, product = writer.producers.get(centred_name), writer.producers.get(factor_name)
+        # That factor is the root, or the root times a scale.
         factors = [*product.inputs] if product is not None and product.name == "mul" else [factor_name]
         root = next((name for name in factors if writer.find_producer(name, "rsqrt")), None)
         if centred is None or centred.name != "sub" or root is None:
             continue
         normed = _add_group_norm(writer, centred, root)
-        if normed is not None:
-            scales = [name for name in factors if name != root]
-            return writer.add_node("Mul", normed, writer.broadcastable_value(scales[0])) if scales else normed
+        if normed is None:
+            continue
+        scales = [name for name in factors if name != root]
+        return writer.add_node("Mul", normed, writer.broadcastable_value(scales[0])) if scales else normed
     return None
 
 
@@ -122,29 +129,23 @@ def _add_group_norm(writer: Writer, difference: JaxEquation, root: str) -> str |
     inverse_root = writer.find_producer(root, "rsqrt")
     sum_with_epsilon = inverse_root and writer.find_producer(inverse_root.source, "add")
     source_of_mean = _source_of_mean(writer, mean)
-    epsilon: Any = writer.constant(sum_with_epsilon.inputs[1]) if sum_with_epsilon else None
-    if (
-        source_of_mean is None
-        or sum_with_epsilon is None
-        or source_of_mean != _source_of_variance(writer, sum_with_epsilon.source)
-        or is_open(epsilon)
-    ):
+    if source_of_mean is None or sum_with_epsilon is None:
         return None
-    reshape = writer.producers.get(source_of_mean[0])
-    groups = writer.shape(source_of_mean[0])[-2]
-    if (
-        reshape is None
-        or reshape.name != "reshape"
-        or reshape.source != source
-        or len(writer.shape(source_of_mean[0])) != rank + 1
-    ):
+    epsilon: Any = writer.constant(sum_with_epsilon.inputs[1])
+    if source_of_mean != _source_of_variance(writer, sum_with_epsilon.source) or is_open(epsilon):
         return None
-    if (
-        # Over rows, columns and the channels of a group, all but the axis of groups, which is last but one.
-        source_of_mean[1] != (*range(1, rank - 1), rank)
-        or {*writer.shape(mean)[1:-1]} - {1}
-        or isinstance(groups, PerTrace)
-    ):
+    # Mean and variance are those of x with its channels in groups, an axis more.
+    grouped_name, axes = source_of_mean
+    reshape, grouped_shape = writer.producers.get(grouped_name), writer.shape(grouped_name)
+    groups = grouped_shape[-2]
+    if reshape is None or reshape.name != "reshape" or reshape.source != source:
+        return None
+    if len(grouped_shape) != rank + 1 or isinstance(groups, PerTrace):
+        return None
+    # Over rows, columns and the channels of a group, all but the axis of groups, which is last but one.
+    are_axes_of_group = axes == (*range(1, rank - 1), rank)
+    has_one_mean_per_group = {*writer.shape(mean)[1:-1]} <= {1}
+    if not are_axes_of_group or not has_one_mean_per_group:
         return None
     value = writer.add_transpose(source, (0, rank - 1, *range(1, rank - 1)))
     grouped = writer.add_node("Reshape", value, writer.add_integers(0, groups, -1))
@@ -160,12 +161,12 @@ def _add_group_norm(writer: Writer, difference: JaxEquation, root: str) -> str |
 def is_cell_count(writer: Writer, name: str, sizes: Sequence[int | PerTrace]) -> bool:
     """Say whether a value is the number of cells of these sizes, at each size that was traced."""
     number = writer.constant(name)
-    count = max((len(each.at) for each in (number, *sizes) if isinstance(each, PerTrace)), default=1)
-    products = map(math.prod, zip(*(in_each_trace(size, count) for size in sizes), strict=True))
     if number is None:
         return False
-    pairs = zip(in_each_trace(number, count), products, strict=True)
-    return all(np.size(each) == 1 and float(each) == cells for each, cells in pairs)
+    trace_count = max((len(value.at) for value in (number, *sizes) if isinstance(value, PerTrace)), default=1)
+    sizes_in_traces = zip(*(in_each_trace(size, trace_count) for size in sizes), strict=True)
+    pairs = zip(in_each_trace(number, trace_count), map(math.prod, sizes_in_traces), strict=True)
+    return all(np.size(stated) == 1 and float(stated) == cells for stated, cells in pairs)
 
 
 def write_softmax(writer: Writer, operation: JaxEquation) -> str | None:
@@ -174,10 +175,10 @@ def write_softmax(writer: Writer, operation: JaxEquation) -> str | None:
     """
     exponential = writer.producers.get(operation.source)
     total = writer.find_producer(operation.inputs[1], "reduce_sum")
-    value = _summed_exponential(writer, exponential, total)
-    if value is None or exponential is None:
+    source_and_axis = _summed_exponential(writer, exponential, total)
+    if source_and_axis is None:
         return None
-    source, axis = value
+    source, axis = source_and_axis
     return writer.add_node("Softmax", writer.full_value(source), axis=axis)
 
 
@@ -188,10 +189,11 @@ def write_log_softmax(writer: Writer, operation: JaxEquation) -> str | None:
     log = writer.find_producer(operation.inputs[1], "log")
     total = None if log is None else writer.find_producer(log.source, "reduce_sum")
     exponential = None if total is None else writer.producers.get(total.source)
-    value = _summed_exponential(writer, exponential, total)
-    if value is None or exponential is None or exponential.source != operation.source:
+    source_and_axis = _summed_exponential(writer, exponential, total)
+    if source_and_axis is None or exponential is None or exponential.source != operation.source:
         return None
-    return writer.add_node("LogSoftmax", writer.full_value(value[0]), axis=value[1])
+    source, axis = source_and_axis
+    return writer.add_node("LogSoftmax", writer.full_value(source), axis=axis)
 
 
 def _summed_exponential(
@@ -199,24 +201,21 @@ def _summed_exponential(
 ) -> tuple[str, int] | None:
     """Return the x of exp(x - m) and the axis along which it is summed, where m is one number along it;
     otherwise None.
+
+    Args:
+        exponential: the operation that may be exp(x - m); None if nothing gives its value.
+        total: the sum that may be over it.
     """
-    if (
-        exponential is None
-        or total is None
-        or exponential.name != "exp"
-        or total.inputs != exponential.outputs
-        or len(total.params["axes"]) != 1
-    ):
+    if exponential is None or exponential.name != "exp":
+        return None
+    if total is None or total.inputs != exponential.outputs or len(total.params["axes"]) != 1:
         return None
     axis = int(total.params["axes"][0])
     difference = writer.producers.get(exponential.source)
-    if (
-        difference is None
-        or difference.name != "sub"
-        or writer.shape(difference.inputs[1])[axis : axis + 1] != (1,)
-    ):
+    if difference is None or difference.name != "sub":
         return None
-    return difference.source, axis
+    size_of_m = writer.shape(difference.inputs[1])[axis : axis + 1]
+    return (difference.source, axis) if size_of_m == (1,) else None
 
 
 def reduction(kind: str) -> Write:

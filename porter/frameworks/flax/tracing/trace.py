@@ -21,8 +21,8 @@ from porter.graph.walks import upstream
 
 @dataclass(frozen=True)
 class PerTrace:
-    """What differs between the traces of a module at several sizes, such as an open size: what it is in
-    each.
+    """What differs between the traces of a module at several sizes, such as the rows of an image: `at` has
+    its value in each trace.
     """
 
     at: tuple[Any, ...]
@@ -77,7 +77,7 @@ _NO_EQUATION = JaxEquation(None, {}, (), ())
 
 @dataclass
 class Traced:
-    """What a module computes of images.
+    """What a module computes of images: its operations in order, and its values, which have names.
 
     Attributes:
         shapes: of every value, by name.
@@ -112,15 +112,15 @@ class Traced:
 
 
 def input_names(module: nnx.Module, count: int) -> tuple[str, ...]:
-    """Return the names of a module's inputs: those of its arguments where no layer or variable has them."""
+    """Return the names of a module's first `count` inputs: those of the arguments of its `__call__`, or
+    `x_given` where a layer or variable is called `x`, and `input_1` where it takes any arguments.
+    """
     variables = {str(part) for path, _ in nnx.to_flat_state(nnx.state(module)) for part in path}
     # A module of linen is called by a wrapper that takes anything.
     callable_module = module.to_nnx__module if isinstance(module, nnx.bridge.ToNNX) else module
     parameters = inspect.signature(callable_module).parameters.values()
-    names = [
-        each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
-    ]
-    names = names[:count]
+    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = [parameter.name for parameter in parameters if parameter.kind in by_place][:count]
     names += [f"input_{index}" for index in range(len(names), count)]
     return tuple(f"{name}_given" if name in variables else name for name in names)
 
@@ -157,8 +157,8 @@ def trace(module: nnx.Module, input_shapes: Mapping[str, Shape]) -> Traced:
         # Traced with shapes only: nothing is computed.
         values = [array_of(leaf) for _, leaf in flat]
         abstract_values = [
-            _abstract_array(each.shape, jnp.float64 if _is_real(each.dtype) else each.dtype)
-            for each in values
+            _abstract_array(value.shape, jnp.float64 if _is_real(value.dtype) else value.dtype)
+            for value in values
         ]
         closed = jax.make_jaxpr(call)(
             abstract_values, *(_abstract_array(shape, jnp.float64) for shape in input_shapes.values())
@@ -169,9 +169,11 @@ def trace(module: nnx.Module, input_shapes: Mapping[str, Shape]) -> Traced:
         traced.shapes = {name: value.shape for name, value in traced.variables.items()} | dict(input_shapes)
         traced.outputs = tuple(_add_equations(traced, closed.jaxpr, closed.consts, (*names, *input_shapes)))
     # Only what the outputs are computed from stays.
-    inputs_of = {name: each.inputs for each in traced.operations for name in each.outputs}
+    inputs_of = {name: operation.inputs for operation in traced.operations for name in operation.outputs}
     needed = upstream(traced.outputs, lambda name: inputs_of.get(name, ()))
-    traced.operations = [each for each in traced.operations if not needed.isdisjoint(each.outputs)]
+    traced.operations = [
+        operation for operation in traced.operations if not needed.isdisjoint(operation.outputs)
+    ]
     return traced
 
 
@@ -179,10 +181,15 @@ _abstract_array: Any = jax.ShapeDtypeStruct
 
 
 def _add_equations(traced: Traced, jaxpr: Any, constants: Sequence[Any], inputs: Sequence[str]) -> list[str]:
-    """Add the equations of a jaxpr to `traced`, with those of the jaxprs that it calls in their place, and
-    return the names of its outputs. Short scans are unrolled; casts between real types are left out, and
-    noted if they round.
+    """Add the equations of a jaxpr (a program as JAX traces it) to `traced`, and return the names of its
+    outputs. The equations of jaxprs that it calls stand in place of the calls. Short scans are unrolled;
+    casts between real types are left out, and noted if they round.
+
+    Args:
+        constants: the values of the jaxpr's constants.
+        inputs: the names of its inputs.
     """
+    # by JAX's own variables
     names = dict(zip(jaxpr.invars, inputs, strict=True))
 
     def add_constant(value: Any) -> str:
@@ -197,28 +204,28 @@ def _add_equations(traced: Traced, jaxpr: Any, constants: Sequence[Any], inputs:
     for equation in jaxpr.eqns:
         operands = [name_of(atom) for atom in equation.invars]
         kind = equation.primitive.name
-        body = (
-            next((equation.params[key] for key in _BODIES if key in equation.params), None)
-            if kind in _CALLS
-            else None
-        )
+        # The jaxpr that the equation calls.
+        body = None
+        if kind in _CALLS:
+            body = next((equation.params[key] for key in _BODIES if key in equation.params), None)
         # Longer scans, and other loops, stay single operations.
-        if kind == "scan" and equation.params["length"] <= MAX_STEPS:
+        elif kind == "scan" and equation.params["length"] <= MAX_STEPS:
             body = _unroll_scan(equation)
+        is_real_cast = (
+            kind == "convert_element_type"
+            and _is_real(equation.params["new_dtype"])
+            and _is_real(equation.invars[0].aval.dtype)
+        )
         if body is not None:
             results = _add_equations(
                 traced, getattr(body, "jaxpr", body), getattr(body, "consts", ()), operands
             )
-        elif (
-            kind == "convert_element_type"
-            and _is_real(equation.params["new_dtype"])
-            and _is_real(equation.invars[0].aval.dtype)
-        ):
-            # A cast between real types: its value is the operand.
+        elif is_real_cast:
+            # Its value is the operand.
             results = operands
             traced.rounding |= equation.params["new_dtype"].itemsize < 4
         else:
-            results = [traced.new_value(kind, each.aval.shape) for each in equation.outvars]
+            results = [traced.new_value(kind, output.aval.shape) for output in equation.outvars]
             traced.operations.append(
                 JaxEquation(equation.primitive, equation.params, tuple(operands), tuple(results))
             )
@@ -231,25 +238,29 @@ def _unroll_scan(scan: Any) -> Any:
     hands to the next (`carry`), and arrays of which each step takes a row and gives one.
     """
     step, count = jax.extend.core.jaxpr_as_fun(scan.params["jaxpr"]), scan.params["length"]
-    constants, carried = scan.params["num_consts"], scan.params["num_carry"]
+    constant_count, carry_count = scan.params["num_consts"], scan.params["num_carry"]
+    is_reversed = scan.params["reverse"]
 
     def steps(*values: Any) -> list[Any]:
-        """Run all steps of the scan; its constants come first, then the carried values and the rows."""
-        carry, rows = [*values[constants : constants + carried]], values[constants + carried :]
-        stacked_rows = [list[Any]() for _ in scan.outvars[carried:]]
-        for index in reversed(range(count)) if scan.params["reverse"] else range(count):
-            row = [jax.lax.index_in_dim(each, index, keepdims=False) for each in rows]
-            carry[:], outputs = _split_at(step(*values[:constants], *carry, *row), carried)
-            for each, value in zip(stacked_rows, outputs, strict=True):
+        """Run all steps of the scan; its constants come first, then the carried values and the arrays."""
+        constants, others = _split_at(values, constant_count)
+        carry, arrays = _split_at(others, carry_count)
+        rows_of_outputs = [list[Any]() for _ in scan.outvars[carry_count:]]
+        for index in reversed(range(count)) if is_reversed else range(count):
+            row = [jax.lax.index_in_dim(array, index, keepdims=False) for array in arrays]
+            carry, outputs = _split_at(step(*constants, *carry, *row), carry_count)
+            for rows, value in zip(rows_of_outputs, outputs, strict=True):
                 # The rows of a scan that runs backwards have the order of its inputs.
-                each.insert(0 if scan.params["reverse"] else count, value)
-        return [*carry, *map(jnp.stack, stacked_rows)]
+                rows.insert(0 if is_reversed else count, value)
+        return [*carry, *map(jnp.stack, rows_of_outputs)]
 
-    return jax.make_jaxpr(steps)(*(_abstract_array(each.aval.shape, each.aval.dtype) for each in scan.invars))
+    inputs = (_abstract_array(source.aval.shape, source.aval.dtype) for source in scan.invars)
+    return jax.make_jaxpr(steps)(*inputs)
 
 
-def _split_at(values: Sequence[Any], place: int) -> tuple[Sequence[Any], Sequence[Any]]:
-    return values[:place], values[place:]
+def _split_at(values: Sequence[Any], count: int) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Return the first `count` values, and the others."""
+    return values[:count], values[count:]
 
 
 def _is_real(dtype: Any) -> bool:
@@ -259,47 +270,53 @@ def _is_real(dtype: Any) -> bool:
 
 def merge(traces: Sequence[Traced]) -> Traced:
     """Merge traces of one module at several sizes into one, in which a size, a parameter of an operation or a
-    constant that differs between them is a PerTrace.
+    constant that differs between them is a PerTrace: the shapes (2, 224, 64) and (3, 225, 64) become
+    (PerTrace((2, 3)), PerTrace((224, 225)), 64).
 
     Raises:
         ValueError: the module computes something else at one of the sizes.
     """
     first, *others = traces
     for other in others:
-        # Names are counted for each primitive, so the same operations have the same names.
-        has_same_operations = first.outputs == other.outputs and all(
-            (operation.primitive, operation.inputs, operation.outputs)
-            == (their_operation.primitive, their_operation.inputs, their_operation.outputs)
-            for operation, their_operation in zip_longest(
-                first.operations, other.operations, fillvalue=_NO_EQUATION
-            )
-        )
-        if not has_same_operations or first.constants.keys() != other.constants.keys():
+        if not _have_same_operations(first, other) or first.constants.keys() != other.constants.keys():
             raise ValueError("other operations at another size")
     merged = Traced(variables=first.variables, inputs=first.inputs, outputs=first.outputs)
-    merged.shapes = {name: _merge_values([each.shapes[name] for each in traces]) for name in first.shapes}
+    merged.shapes = {name: _merge_values([traced.shapes[name] for traced in traces]) for name in first.shapes}
     merged.constants = {
-        name: _merge_values([each.constants[name] for each in traces]) for name in first.constants
+        name: _merge_values([traced.constants[name] for traced in traces]) for name in first.constants
     }
-    for same_operation in zip(*(each.operations for each in traces), strict=True):
+    for same_operation in zip(*(traced.operations for traced in traces), strict=True):
+        operation = same_operation[0]
         params = {
-            name: _merge_values([each.params[name] for each in same_operation])
-            for name in same_operation[0].params
+            name: _merge_values([in_trace.params[name] for in_trace in same_operation])
+            for name in operation.params
         }
-        merged.operations.append(replace(same_operation[0], params=params))
+        merged.operations.append(replace(operation, params=params))
     return merged
 
 
+def _have_same_operations(first: Traced, second: Traced) -> bool:
+    """Say whether two traces have the same operations in one order, with the same outputs. Names of values
+    are counted for each primitive, so the same operations have the same names.
+    """
+    pairs = zip_longest(first.operations, second.operations, fillvalue=_NO_EQUATION)
+    return first.outputs == second.outputs and all(
+        (left.primitive, left.inputs, left.outputs) == (right.primitive, right.inputs, right.outputs)
+        for left, right in pairs
+    )
+
+
 def _merge_values(values: Sequence[Any]) -> Any:
-    """Return the value that the traces at several sizes have in common; a PerTrace where they differ."""
+    """Return the value that the traces at several sizes have in common; a PerTrace where they differ, in a
+    tuple for each part.
+    """
     first = values[0]
-    if isinstance(first, tuple) and all(
-        isinstance(each, tuple) and len(each) == len(first) for each in values
-    ):
-        parts = [_merge_values(each) for each in zip(*values, strict=True)]
+    are_tuples = all(isinstance(value, tuple) for value in values)
+    if are_tuples and all(len(value) == len(first) for value in values):
+        parts = [_merge_values(parts_in_traces) for parts_in_traces in zip(*values, strict=True)]
         # a named tuple, or a plain one
         return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
-    are_equal = all(np.shape(each) == np.shape(first) and np.array_equal(each, first) for each in values)
+    are_equal = all(np.shape(value) == np.shape(first) and np.array_equal(value, first) for value in values)
     return first if are_equal else PerTrace(tuple(values))
 
 
@@ -317,7 +334,7 @@ def compile_traced(traced: Traced, names: Collection[str], dtype: Dtype) -> Call
         inputs = dict(zip(traced.inputs, images_and_further, strict=True))
         with jax.enable_x64(True), jax.default_matmul_precision("highest"):
             arrays = {
-                name: _cast_floats(each, dtype) for name, each in {**traced.variables, **inputs}.items()
+                name: _cast_floats(value, dtype) for name, value in {**traced.variables, **inputs}.items()
             }
             return {name: np.asarray(value) for name, value in program(arrays).items()}
 
@@ -350,17 +367,15 @@ def _compute_values(
     Args:
         inputs: the values of the inputs and variables, by name.
     """
-    values = {**inputs, **{name: _cast_floats(each, dtype) for name, each in traced.constants.items()}}
-    unread = last_uses(((*each.inputs, *each.outputs) for each in traced.operations), names)
-    for operation, unread_names in zip(traced.operations, unread, strict=True):
+    constants = {name: _cast_floats(value, dtype) for name, value in traced.constants.items()}
+    values = {**inputs, **constants}
+    used = ((*operation.inputs, *operation.outputs) for operation in traced.operations)
+    for operation, unread_names in zip(traced.operations, last_uses(used, names), strict=True):
         params = dict(_params_in_dtype(operation, dtype))
         # JAX's own primitive, on these numbers.
-        results = operation.primitive.bind(*(values[name] for name in operation.inputs), **params)
-        values.update(
-            zip(
-                operation.outputs, results if operation.primitive.multiple_results else [results], strict=True
-            )
-        )
+        returned = operation.primitive.bind(*(values[name] for name in operation.inputs), **params)
+        results = returned if operation.primitive.multiple_results else [returned]
+        values.update(zip(operation.outputs, results, strict=True))
         for name in unread_names:
             del values[name]
     return {name: values[name] for name in names}
@@ -370,7 +385,8 @@ def _params_in_dtype(operation: JaxEquation, dtype: Dtype) -> Iterator[tuple[str
     """Yield an operation's parameters, whose real types are replaced by `dtype`."""
     for name, value in operation.params.items():
         is_type = name.endswith("dtype") or name == "preferred_element_type"
-        yield name, np.dtype(dtype) if is_type and value is not None and _is_real(value) else value
+        is_real_type = is_type and value is not None and _is_real(value)
+        yield name, np.dtype(dtype) if is_real_type else value
 
 
 def _cast_floats(value: Any, dtype: Dtype) -> Any:

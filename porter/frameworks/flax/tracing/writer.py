@@ -26,7 +26,8 @@ _MOVES = frozenset({"Expand", "Squeeze", "Reshape", "Transpose", "Unsqueeze"})
 
 @dataclass
 class Writer:
-    """A model in the making.
+    """An ONNX model in the making. A traced value is one that JAX's operations give, and has a name in the
+    trace; its value in the model has another name, and may still lack repeated cells or have further axes.
 
     Attributes:
         writes: by primitive, what adds its operators.
@@ -75,39 +76,35 @@ class Writer:
         # What is made of variables only still belongs to their layer.
         if title and all(name in self.owners or name in self.traced.constants for name in operation.inputs):
             self.owners.update(dict.fromkeys(operation.outputs, title))
-        before = len(self.nodes)
+        count_before = len(self.nodes)
         write = self.writes.get(operation.name)
         values = write(self, operation) if write else None
         if values is None:  # ONNX has no operator for it
             inputs = [self.full_value(name) for name in operation.inputs]
             kind = _LOOPS.get(operation.name, operation.name)
             values = self.add_node_of_several(kind, inputs, len(operation.outputs), domain=FOREIGN)
-        for node in self.nodes[before:]:
+        for node in self.nodes[count_before:]:
             self._name_node(node, title)
-        for name, value in zip(
-            operation.outputs, [values] if isinstance(values, str) else values, strict=True
-        ):
+        values_of_outputs = [values] if isinstance(values, str) else values
+        for name, value in zip(operation.outputs, values_of_outputs, strict=True):
             self.model_values[name] = value
             if name not in self.unexpanded and name not in self.kept_axes:
                 self.note_open_sizes(name)
                 self.calls.setdefault(value, name)
 
     def _fold_constants(self, operation: JaxEquation) -> bool:
-        """Compute an operation of constants only, and note its values as constants; say whether it is one."""
+        """Compute an operation of constants only, and note its values as constants. Return True if it was
+        one, False for any other, for which nothing is done.
+        """
         constants = [self.constant(name) for name in operation.inputs]
-        if (
-            operation.name in ("broadcast_in_dim", "reshape")
-            and not is_open(constants[0])
-            and np.ndim(constants[0]) == 0
-        ):
+        is_broadcast = operation.name in ("broadcast_in_dim", "reshape")
+        if is_broadcast and not is_open(constants[0]) and np.ndim(constants[0]) == 0:
             self.traced.constants[operation.outputs[0]] = constants[0]  # one number for all cells
             self.unexpanded.add(operation.outputs[0])
             return True
-        if (
-            not self.unexpanded.isdisjoint(operation.inputs)
-            or any(each is None for each in constants)
-            or has_open([*constants, *operation.params.values()])
-        ):
+        has_unexpanded = not self.unexpanded.isdisjoint(operation.inputs)
+        has_variable = any(constant is None for constant in constants)
+        if has_unexpanded or has_variable or has_open([*constants, *operation.params.values()]):
             return False
         computed = operation.primitive.bind(*constants, **operation.params)
         values = computed if operation.primitive.multiple_results else [computed]
@@ -183,12 +180,10 @@ class Writer:
             axes = self.add_integers(*self.kept_axes.pop(name))
             # The reduction once more without these axes, or if it is none, a Squeeze.
             kind, source = self.reductions.get(self.model_values[name], ("", ""))
-            value = (
-                self.add_node(kind, source, axes, keepdims=0)
-                if kind
-                else self.add_node("Squeeze", self.model_values[name], axes)
-            )
-            self.model_values[name] = value
+            if kind:
+                self.model_values[name] = self.add_node(kind, source, axes, keepdims=0)
+            else:
+                self.model_values[name] = self.add_node("Squeeze", self.model_values[name], axes)
             self.note_open_sizes(name)
         if name in self.unexpanded:
             self.unexpanded.discard(name)
@@ -199,24 +194,28 @@ class Writer:
         return self.broadcastable_value(name)
 
     def broadcastable_inputs(self, operation: JaxEquation) -> list[str]:
-        """Return the inputs of an operator of each number, which itself repeats axes of one cell. Where all
-        inputs that have axes lack the same ones after a sum, they keep them with one cell, and so does the
-        value; otherwise these axes are left out. If no input has all cells, all get theirs.
+        """Return the values in the model of the inputs of an elementwise operator such as Add, which itself
+        repeats axes of one cell. Where all inputs that have axes lack the same ones after a sum, they keep
+        them with one cell, and so does the value; otherwise these axes are left out. If no input has all
+        cells, all get theirs.
         """
         names, (output,) = operation.inputs, operation.outputs
-        axes = {self.kept_axes.get(name) for name in names if self.shape(name)}
-        (common_axes,) = axes if len(axes) == 1 else (None,)
+        # The axes that each input still has with one cell; None for an input without such axes.
+        kept_axes = {self.kept_axes.get(name) for name in names if self.shape(name)}
+        common_axes = kept_axes.pop() if len(kept_axes) == 1 else None
         if common_axes is not None:
             self.kept_axes[output] = common_axes
         else:
-            for name in filter(self.kept_axes.__contains__, names):
-                self.full_value(name)
-        # One input has all cells, so the operator repeats the others.
-        if self.shape(output) in [self.shape(name) for name in names if name not in self.unexpanded]:
-            return [*map(self.broadcastable_value, names)]
-        return (
-            [*map(self.full_value, names)] if common_axes is None else [*map(self.broadcastable_value, names)]
-        )
+            for name in names:
+                if name in self.kept_axes:
+                    self.full_value(name)
+        # Then the operator repeats the cells of the others.
+        one_has_all_cells = self.shape(output) in [
+            self.shape(name) for name in names if name not in self.unexpanded
+        ]
+        if one_has_all_cells or common_axes is not None:
+            return [self.broadcastable_value(name) for name in names]
+        return [self.full_value(name) for name in names]
 
     def add_reduction(self, kind: str, source: str, axes: Sequence[int]) -> str:
         """Add a reduction whose axes keep one cell, and return its value."""
@@ -260,25 +259,25 @@ class Writer:
             before: the shape of the value that a Reshape takes, in which a size that stays is 0 and one may
                 be -1.
         """
+        # Numbers, and names of values that have one.
         parts = list[int | str]()
-        free = bool(before)
+        can_infer = bool(before)
         for index, size in enumerate(sizes):
             if not isinstance(size, PerTrace):
                 parts.append(size)
             elif index < len(before) and before[index] == size:
                 # The size of this axis stays.
                 parts.append(0)
-            elif free:
+            elif can_infer:
                 # One open size follows from all others.
                 parts.append(-1)
-                free = False
+                can_infer = False
             else:
                 parts.append(self.add_open_size(size))
         if all(isinstance(part, int) for part in parts):
             return self.add_integers(*(int(part) for part in parts))
-        return self.add_node(
-            "Concat", *(part if isinstance(part, str) else self.add_integers(part) for part in parts), axis=0
-        )
+        values = [part if isinstance(part, str) else self.add_integers(part) for part in parts]
+        return self.add_node("Concat", *values, axis=0)
 
     def add_open_size(self, size: PerTrace) -> str:
         """Add an open size as a value of the model, of one number."""
@@ -292,13 +291,11 @@ class Writer:
         reshaped since, if that gives it no other cells.
         """
         producer = self.producers.get(name)
-        while (
-            producer is not None
-            and producer.name in ("broadcast_in_dim", "reshape", "stop_gradient")
-            and producer.name != kind
-        ):
+        while producer is not None and producer.name != kind:
+            if producer.name not in ("broadcast_in_dim", "reshape", "stop_gradient"):
+                return None
             producer = self.producers.get(producer.source)
-        return producer if producer is not None and producer.name == kind else None
+        return producer
 
 
 def is_open(number: Any) -> bool:
