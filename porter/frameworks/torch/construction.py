@@ -25,15 +25,20 @@ name.
 
 
 def build_for_file(tensors: NamedArrays, build: Callable[[], nn.Module], where: str) -> nn.Module:
-    """Build the module on no device, to look at it before memory is taken. One that is larger than the file
-    of its tensors allows is refused.
+    """Build a module that a stranger's config.json describes on the device `meta`, where it takes no memory,
+    and return it. One that is larger than the file of its tensors allows is refused.
+
+    Args:
+        tensors: those of the file.
+        build: makes the module.
+        where: the file's name for messages.
 
     Raises:
         UsageError: it is larger, or cannot be built.
     """
     with _limit_parts(len(tensors), where), torch.device("meta"):
         module = build()
-    needed = sum(each.numel() for each in module.parameters())
+    needed = sum(parameter.numel() for parameter in module.parameters())
     numbers = sum(array.size for array in tensors.values())
     if needed > _MAX_RATIO_TO_FILE * numbers:
         message = f"config.json describes a network of {needed} weights, and the file holds {numbers}"
@@ -47,15 +52,16 @@ def build_filled(tensors: NamedArrays, build: Callable[[], nn.Module], where: st
     Raises:
         UsageError: the two do not cover each other, with the names.
     """
-    expected = {
-        name: tuple(value.shape) for name, value in build_for_file(tensors, build, where).state_dict().items()
-    }
+    state = build_for_file(tensors, build, where).state_dict()
+    expected = {name: tuple(value.shape) for name, value in state.items()}
     shapes = {name: array.shape for name, array in tensors.items()}
-    different = sorted(
-        name for name in expected.keys() | shapes.keys() if expected.get(name) != shapes.get(name)
-    )
-    # A counter of batches changes no output.
-    if different := [name for name in different if not name.endswith("num_batches_tracked")]:
+    different = [
+        name
+        for name in sorted(expected.keys() | shapes.keys())
+        # A counter of batches changes no output.
+        if expected.get(name) != shapes.get(name) and not name.endswith("num_batches_tracked")
+    ]
+    if different:
         message = f"the network that config.json describes has other tensors: {some(different)}"
         raise UsageError(
             message,

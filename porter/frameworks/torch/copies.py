@@ -40,7 +40,7 @@ class Hook(NamedTuple):
 
 @dataclass(frozen=True)
 class Copies:
-    """How a module is copied.
+    """How a module is copied: what `prove_copies` has found out.
 
     Attributes:
         module: the user's, out of what wraps it.
@@ -59,7 +59,7 @@ class Copies:
     @property
     def has_halves(self) -> bool:
         """Whether a part of the module is in half precision."""
-        return any(each.dtype in _HALVES for _, each in tensors_of(self.module))
+        return any(tensor.dtype in _HALVES for _, tensor in tensors_of(self.module))
 
     def make(self) -> nn.Module:
         """Make a copy on the CPU, in eval mode, with its weights as it computes them. Half precision becomes
@@ -70,7 +70,7 @@ class Copies:
 
 
 def unwrap(module: nn.Module) -> nn.Module:
-    """Take a module out of modules that only compile it or run it on several devices."""
+    """Return the module itself, taken out of modules that only compile it or run it on several devices."""
     while (inner := _WRAPPERS.get(type(module).__name__)) is not None:
         module = getattr(module, inner)
     return module
@@ -100,14 +100,14 @@ def prove_copies(model: nn.Module, name: str, candidates: Sequence[ImageTensors]
     watched_copy = _copy_on_cpu(module, name)
     watches = {hook: _watch(watched_copy, hook) for hook in _user_hooks(watched_copy)}
     images = _first_accepted(watched_copy, candidates, name)
-    device = next((each.device for _, each in tensors_of(module)), torch.device("cpu"))
+    device = next((tensor.device for _, tensor in tensors_of(module)), torch.device("cpu"))
     wanted = _run_users_model(model, images, device)
     # Once more, because a module may add hooks when it is first called.
     hooks = frozenset(_user_hooks(_copy_on_cpu(module, name)))
-    changing = frozenset(hook for hook in hooks if hook in watches and watches[hook].changes)
+    changing_hooks = frozenset(hook for hook in hooks if hook in watches and watches[hook].changes)
     difference = None
     # With few hooks first, then with all; once if these are the same.
-    for kept_hooks in dict.fromkeys((changing, hooks)):
+    for kept_hooks in dict.fromkeys((changing_hooks, hooks)):
         copy = _without_hooks(_copy_on_cpu(module, name), kept_hooks).to(device)
         try:
             difference = _describe_difference(wanted, _output_tensors(copy, images, device))
@@ -121,8 +121,12 @@ def prove_copies(model: nn.Module, name: str, candidates: Sequence[ImageTensors]
 def _difference_error(module: nn.Module, name: str, hooks: Collection[Hook], difference: str) -> PorterError:
     """Return the error for a module of which no copy gives the same: that it is in training mode, if it is,
     or else what to change so that it can be copied.
+
+    Args:
+        hooks: the hooks of the user's own.
+        difference: how the copy's outputs differ, in words.
     """
-    if any(each.training for each in module.modules()):
+    if any(part.training for part in module.modules()):
         return UsageError(
             f"it is in training mode, and gives something else in eval mode: {difference}",
             where=name,
@@ -146,8 +150,9 @@ def _notes_on_hooks(hooks: Collection[Hook]) -> tuple[str, ...]:
 
 
 def _list_modules(hooks: Collection[Hook]) -> str:
-    """Return, in words, at which modules the hooks stand."""
-    return some([f"'{path}'" if path else "its top" for path in sorted({hook.path for hook in hooks})])
+    """Return, in words, at which modules the hooks stand: `'layer1', 'layer2'`."""
+    paths = sorted({hook.path for hook in hooks})
+    return some([f"'{path}'" if path else "its top" for path in paths])
 
 
 def _copy_on_cpu(module: nn.Module, name: str) -> nn.Module:
@@ -163,12 +168,12 @@ def _copy_on_cpu(module: nn.Module, name: str) -> nn.Module:
         )
         raise UsageError(f"it cannot be copied: {first_line(error)}", where=name, next=next_step) from None
     copy.cpu()
-    for each in copy.modules():
-        each.training = False  # a GraphModule of torch.export refuses eval()
-        for path, part in each.named_children():
-            each._modules[path] = unwrap(part)
+    for part in copy.modules():
+        part.training = False  # a GraphModule of torch.export refuses eval()
+        for child_name, child in part.named_children():
+            part._modules[child_name] = unwrap(child)
         for kind in _BACKWARD:
-            getattr(each, kind).clear()
+            getattr(part, kind).clear()
     return copy.requires_grad_(False)
 
 
@@ -176,8 +181,8 @@ def _tensors_on_cpu(module: nn.Module) -> Iterator[tuple[int, torch.Tensor]]:
     """Yield the id of each plain tensor of a module and a copy of it, for deepcopy's memo: deepcopy refuses
     tensors that were computed from others, and would copy those of a GPU on the GPU.
     """
-    for each in module.modules():
-        for members in (each._parameters, each._buffers, vars(each)):
+    for part in module.modules():
+        for members in (part._parameters, part._buffers, vars(part)):
             for value in members.values():
                 if type(value) is nn.Parameter:
                     yield id(value), nn.Parameter(value.detach().cpu().clone(), requires_grad=False)
@@ -193,19 +198,20 @@ def _without_hooks(copy: nn.Module, kept: Collection[Hook]) -> nn.Module:
     replaced by the weights that they give.
     """
     with torch.no_grad():
-        for path, each in list(copy.named_modules()):
-            if parametrize.is_parametrized(each):
-                _remove_parametrizations(each)
+        for path, part in list(copy.named_modules()):
+            if parametrize.is_parametrized(part):
+                _remove_parametrizations(part)
             for kind in _HOOKS:
-                for key, hook in list(getattr(each, kind).items()):
-                    if _is_hook_of_torch(hook) and hasattr(hook, "remove"):
-                        hook.remove(each)
+                hooks = getattr(part, kind)
+                for key, hook in list(hooks.items()):
                     # Hooks of torch that compute a weight have `remove`; it leaves the weight, and so the
                     # hook goes.
-                    if hasattr(hook, "remove") or (
-                        not _is_hook_of_torch(hook) and (path, kind, key) not in kept
-                    ):
-                        getattr(each, kind).pop(key, None)
+                    computes_weight = hasattr(hook, "remove")
+                    if computes_weight and _is_hook_of_torch(hook):
+                        hook.remove(part)
+                    is_left_out = not _is_hook_of_torch(hook) and (path, kind, key) not in kept
+                    if computes_weight or is_left_out:
+                        hooks.pop(key, None)
     return copy.requires_grad_(False)
 
 
@@ -228,12 +234,12 @@ def _is_hook_of_torch(hook: object) -> bool:
 
 
 def _user_hooks(module: nn.Module) -> tuple[Hook, ...]:
-    """Return the hooks that are not torch's own."""
+    """Return where the hooks stand that are not torch's own, in a module and in those within it."""
     return tuple(
         Hook(path, kind, key)
-        for path, each in module.named_modules()
+        for path, part in module.named_modules()
         for kind in _HOOKS
-        for key, hook in getattr(each, kind).items()
+        for key, hook in getattr(part, kind).items()
         if not _is_hook_of_torch(hook)
     )
 
@@ -251,14 +257,14 @@ class _Watch:
         """
         tensors = list(tensors_in((arguments, options)))
         # torch counts a version at each change in place.
-        before = [each._version for each in tensors]
+        before = [tensor._version for tensor in tensors]
         output = self.hook(*arguments, **options)
-        self.changes |= output is not None or before != [each._version for each in tensors]
+        self.changes |= output is not None or before != [tensor._version for tensor in tensors]
         return output
 
 
 def _watch(module: nn.Module, hook: Hook) -> _Watch:
-    """Replace a hook by a watch that calls it."""
+    """Replace a hook of a module, in place, by a watch that calls it, and return the watch."""
     hooks_of_kind = getattr(module.get_submodule(hook.path), hook.kind)
     hooks_of_kind[hook.key] = watch = _Watch(hooks_of_kind[hook.key])
     return watch
@@ -284,7 +290,7 @@ def _first_accepted(module: nn.Module, candidates: Sequence[ImageTensors], name:
         _expect_tensors(returned, name)
         return images
     shapes = dict.fromkeys(
-        " and ".join("x".join(map(str, each.shape)) for each in images) for images in candidates
+        " and ".join("x".join(map(str, image.shape)) for image in images) for images in candidates
     )
     raise UsageError(
         f"it does not take the example of {' or '.join(shapes)}: {refusals[0]}",
@@ -296,8 +302,9 @@ def _first_accepted(module: nn.Module, candidates: Sequence[ImageTensors], name:
 def _expect_tensors(returned: Any, name: str) -> None:
     """Refuse outputs that hold no tensors, or other things beside tensors."""
     leaves = list(leaves_in(returned))
-    unexpected = next((each for each in leaves if not isinstance(each, (torch.Tensor, *_PLAIN_TYPES))), None)
-    if unexpected is not None or not any(isinstance(each, torch.Tensor) for each in leaves):
+    expected_types = (torch.Tensor, *_PLAIN_TYPES)
+    unexpected = next((leaf for leaf in leaves if not isinstance(leaf, expected_types)), None)
+    if unexpected is not None or not any(isinstance(leaf, torch.Tensor) for leaf in leaves):
         kind = type(returned if unexpected is None else unexpected).__name__
         what_is_wrong = " without tensors" if unexpected is None else ", in which porter finds no tensors"
         raise UsageError(
@@ -313,41 +320,42 @@ def _call(module: nn.Module, images: ImageTensors, device: torch.device) -> Any:
     comes back.
     """
     with ExitStack() as stack:
-        for each in (torch.inference_mode(False), torch.no_grad(), tf32(False)):
-            stack.enter_context(each)
+        for context in (torch.inference_mode(False), torch.no_grad(), tf32(False)):
+            stack.enter_context(context)
         stack.enter_context(torch.random.fork_rng([device] if device.type == "cuda" else []))
         if hasattr(torch.compiler, "set_stance"):  # since torch 2.6
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         torch.manual_seed(0)
-        return module(*(each.to(device, copy=True) for each in images))
+        return module(*(image.to(device, copy=True) for image in images))
 
 
 def run_users_model(model: nn.Module, images: ImageTensors) -> list[torch.Tensor]:
     """Run the user's own model on images in its own order, in its own type and on its own device: those of
     its first tensor of real numbers, or else of the images. Return its output tensors, on the CPU.
     """
-    reference = next((each for _, each in tensors_of(model) if each.is_floating_point()), images[0])
-    converted = [each.to(reference.dtype) if each.is_floating_point() else each for each in images]
-    return [each.cpu() for each in _run_users_model(model, converted, reference.device)]
+    real_tensors = (tensor for _, tensor in tensors_of(model) if tensor.is_floating_point())
+    reference = next(real_tensors, images[0])
+    converted = [image.to(reference.dtype) if image.is_floating_point() else image for image in images]
+    return [output.cpu() for output in _run_users_model(model, converted, reference.device)]
 
 
 def _output_tensors(module: nn.Module, images: ImageTensors, device: torch.device) -> list[torch.Tensor]:
     """Return copies of the tensors that a module returns for the images on a device."""
-    return [each.clone() for each in tensors_in(_call(module, images, device))]
+    return [output.clone() for output in tensors_in(_call(module, images, device))]
 
 
 def _run_users_model(model: nn.Module, images: ImageTensors, device: torch.device) -> list[torch.Tensor]:
     """Run the user's own model and return its output tensors. Buffers in which it counts its calls get their
     numbers back.
     """
-    before = {name: each.clone() for name, each in model.named_buffers()}
+    before = {name: buffer.clone() for name, buffer in model.named_buffers()}
     try:
         return _output_tensors(model, images, device)
     finally:
         with torch.no_grad():
-            for name, each in model.named_buffers():
-                if name in before and not torch.equal(each, before[name]):
-                    each.copy_(before[name])
+            for name, buffer in model.named_buffers():
+                if name in before and not torch.equal(buffer, before[name]):
+                    buffer.copy_(before[name])
 
 
 def _describe_difference(wanted: Sequence[torch.Tensor], got: Sequence[torch.Tensor]) -> str | None:
@@ -356,13 +364,10 @@ def _describe_difference(wanted: Sequence[torch.Tensor], got: Sequence[torch.Ten
         return f"{len(wanted)} tensors, and the copy {len(got)}"
     for index, (expected, copied) in enumerate(zip(wanted, got, strict=True)):
         if (expected.shape, expected.dtype) != (copied.shape, copied.dtype):
-            shapes = ("x".join(map(str, each.shape)) for each in (expected, copied))
-            return f"output {index} is {'{} {}, and in the copy {} {}'}".format(
-                *(
-                    part
-                    for kind, each in zip(shapes, (expected, copied), strict=True)
-                    for part in (kind, each.dtype)
-                )
+            expected_shape, copied_shape = ("x".join(map(str, output.shape)) for output in (expected, copied))
+            return (
+                f"output {index} is {expected_shape} {expected.dtype}, and in the copy {copied_shape} "
+                f"{copied.dtype}"
             )
         if torch.equal(expected, copied):
             continue

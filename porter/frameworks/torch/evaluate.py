@@ -137,10 +137,11 @@ class _TorchClassifier:
         if self.calls_to_compare:
             self.calls_to_compare -= 1
             with self._autocast():
-                plain = _run_to_tap(self.model, images, self.tap)
-            # In half precision, `exact` is one run more, in float32; otherwise the plain run is it.
-            halved = self.how.precision in _HALVES
-            _expect_same(logits, plain, _run_to_tap(self.model, images, self.tap) if halved else plain)
+                plain = exact = _run_to_tap(self.model, images, self.tap)
+            if self.how.precision in _HALVES:
+                # one run more, in float32
+                exact = _run_to_tap(self.model, images, self.tap)
+            _expect_same(logits, plain, exact)
         return logits
 
     def _autocast(self) -> Any:
@@ -166,6 +167,7 @@ def _expect_same(compiled: torch.Tensor, plain: torch.Tensor, exact: torch.Tenso
         exact: in float32.
     """
     size = float(exact.norm()) or 1.0
+    # How far the compiled model and the model itself are from the exact logits.
     distance, rounding = (float((logits.float() - exact).norm()) / size for logits in (compiled, plain))
     limit = max(_MIN_LIMIT, _MAX_TIMES_ROUNDING * rounding)
     # Not `>`, so that NaN is a difference too.
@@ -178,7 +180,9 @@ def _expect_same(compiled: torch.Tensor, plain: torch.Tensor, exact: torch.Tenso
 
 
 def _send_to_host(logits: torch.Tensor) -> Callable[[], Array]:
-    """Send logits to the host. Calling the result waits only for them, not for later work of the device."""
+    """Begin to send logits to the host. The function that is returned waits only for them, not for later work
+    of the device, and gives them.
+    """
     # From a GPU into pinned memory, because only such a copy overlaps with work.
     host = logits.to("cpu", non_blocking=True)
     copied = None

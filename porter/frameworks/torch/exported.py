@@ -80,30 +80,21 @@ class ExportedModule(nn.Module):
             if tap_of(value) in self._modules:
                 self._taps_of_node.setdefault(name, []).append((tap_of(value), index))
         # An op in place may change a value that no tap depends on through it, so it runs too.
-        wanted = upstream(
-            [
-                name
-                for name, node in program.nodes.items()
-                if name in self._taps_of_node or _is_in_place(node)
-            ],
-            lambda name: [source for source, _ in program.nodes[name].inputs],
-        )
+        roots = [
+            name for name, node in program.nodes.items() if name in self._taps_of_node or _is_in_place(node)
+        ]
+        wanted = upstream(roots, lambda name: [source for source, _ in program.nodes[name].inputs])
         # A program that reads none still takes one, which says the batch.
         self._images = inputs_among(program, wanted) or program.images[:1]
         batch = program.sizes(self._images[0])[0]
         self._fixed_batch = batch if isinstance(batch, int) else None
         # torch takes an open size for 2 or more: of one image, a squeeze takes the batch away.
         self._min_images = 2 if any(node.op == "squeeze" for node in program.nodes.values()) else 1
-        self._nodes = [
-            (
-                node,
-                _with_autocast(node)
-                if dtype is None and node.autocast_type is not None
-                else _op_function(node),
-            )
-            for node in program.nodes.values()
-            if node.name in wanted and node.target
-        ]
+        self._nodes: list[tuple[AtenNode, Callable[[Mapping[str, Any]], Any]]] = []
+        for node in program.nodes.values():
+            if node.name in wanted and node.target:
+                has_autocast = dtype is None and node.autocast_type is not None
+                self._nodes.append((node, _with_autocast(node) if has_autocast else _op_function(node)))
         self._numbers = {name: program.numbers[name].item() for name in wanted & program.numbers.keys()}
         self._stored = {
             name: f"tensor_{index}" for index, name in enumerate(sorted(wanted & program.stored.keys()))
@@ -114,7 +105,7 @@ class ExportedModule(nn.Module):
         changes = any(_is_in_place(node) for node, _ in self._nodes)
         outputs = {value: program.sources[value] for value in program.outputs} if changes else {}
         self._output_values = {
-            tap_of(value): each for value, each in outputs.items() if tap_of(value) in self._modules
+            tap_of(value): source for value, source in outputs.items() if tap_of(value) in self._modules
         }
         read_at_end = {name for name, _ in self._output_values.values()}
         # The last entry of a source wins.
@@ -125,14 +116,15 @@ class ExportedModule(nn.Module):
                 self._unread_after.setdefault(reader, []).append(source)
 
     def forward(self, images: torch.Tensor, *further: torch.Tensor) -> torch.Tensor:
-        # The number of images in a part.
         """Run the program on a batch N×C×H×W and its further inputs, in parts of as many images as it takes,
         node by node: all parts before the next node. Return the value of the last tap that was computed, or
         of the last output.
         """
+        # The number of images in a part.
         size = self._fixed_batch or max(len(images), self._min_images)
         if self._fixed_batch and size > len(images) and self._file is not None:
             expect_batch(self._file, size, (images.shape[2], images.shape[3]))
+        # For each part, by the name of a node, the values that it gives.
         values_of_parts = self._first_values((images, *further), size)
         outputs = images
         for node, function in self._nodes:
@@ -157,29 +149,26 @@ class ExportedModule(nn.Module):
                 for values in values_of_parts:
                     del values[source]
         for tap, (name, index) in self._output_values.items():
-            outputs = self.get_submodule(tap)(
-                _join_parts([values[name][index] for values in values_of_parts], len(images))
-            )
+            joined = _join_parts([values[name][index] for values in values_of_parts], len(images))
+            outputs = self.get_submodule(tap)(joined)
         return outputs
 
     def _first_values(self, batches: Sequence[torch.Tensor], size: int) -> list[dict[str, list[Any]]]:
         """Split the batches into parts of `size` images, and return for each part the values that are there
         before the first node: its inputs, and the program's numbers and tensors.
         """
-        # A copy, because an op in place may change the inputs.
-        inputs = [
-            each.to(
-                self._own_dtype(self._types[name] if self._types[name] in FLOATS else _FLOAT32_TYPE),
-                copy=True,
-            )
-            for name, each in zip(self._images, batches, strict=False)
-        ]
-        parts = zip(
-            *([[_fill_part(part, size)] for part in torch.split(each, size)] for each in inputs), strict=True
-        )
+        parts_of_inputs = []
+        for name, batch in zip(self._images, batches, strict=False):
+            stated_type = self._types[name] if self._types[name] in FLOATS else _FLOAT32_TYPE
+            # A copy, because an op in place may change the inputs.
+            converted = batch.to(self._own_dtype(stated_type), copy=True)
+            parts_of_inputs.append([[_fill_part(part, size)] for part in torch.split(converted, size)])
         shared = {**self._numbers, **{name: self.get_buffer(buffer) for name, buffer in self._stored.items()}}
         stored = {name: [value] for name, value in shared.items()}
-        return [{**stored, **dict(zip(self._images, part, strict=True))} for part in parts]
+        return [
+            {**stored, **dict(zip(self._images, inputs_of_part, strict=True))}
+            for inputs_of_part in zip(*parts_of_inputs, strict=True)
+        ]
 
     def inputs_for(self, batch: Array) -> list[Array]:
         """Return the arrays that the program takes for images N×C×H×W: these, and its further inputs."""
@@ -193,9 +182,14 @@ class ExportedModule(nn.Module):
     def _argument(
         self, name: str, value: Any, known: Mapping[str, list[Any]], copies: dict[Any, torch.Tensor]
     ) -> Any:
-        """Return an argument of an op: a value or a list of values from those `known`, or a constant. Types
-        and memory formats are numbers in the program, and become torch's. A pair (name, index) is a value; a
-        stored tensor is copied once for each op, into `copies`.
+        """Return an argument of an op as torch takes it.
+
+        Args:
+            name: of the argument.
+            value: as the program has it: a pair (name of a node, index of its value), a list, or a constant.
+                Types and memory formats are numbers there, and become torch's.
+            known: the values that are computed, by the node's name.
+            copies: of stored tensors, each made once for an op; a new copy is added.
         """
         if isinstance(value, tuple) and value[0] in self._stored:
             # A copy for each op, because all of them in double precision are twice the file, whose own memory
@@ -207,10 +201,12 @@ class ExportedModule(nn.Module):
         if isinstance(value, tuple):
             return known[value[0]][value[1]]
         if isinstance(value, list):
-            return [self._argument(name, each, known, copies) for each in value]
-        if name == "dtype" and value is not None:
+            return [self._argument(name, item, known, copies) for item in value]
+        if value is None:
+            return None
+        if name == "dtype":
             return self._own_dtype(value)
-        return _MEMORY_FORMATS[value] if name == "memory_format" and value is not None else value
+        return _MEMORY_FORMATS[value] if name == "memory_format" else value
 
 
 def _op_function(node: AtenNode) -> Callable[[Mapping[str, Any]], Any]:
@@ -225,19 +221,20 @@ def _op_function(node: AtenNode) -> Callable[[Mapping[str, Any]], Any]:
     target = "aten.to.dtype" if node.target == "aten.to.device" else node.target
     library, _, rest = target.partition(".")
     name, _, overload = rest.rpartition(".")
-    packet = getattr(torch.ops.aten, name, None) if library == "aten" and node.op in _RUNNABLE_OPS else None
+    is_listed = library == "aten" and node.op in _RUNNABLE_OPS
+    packet = getattr(torch.ops.aten, name, None) if is_listed else None
     if packet is None or overload not in packet.overloads() or UNKNOWN in node.arguments.values():
         raise CannotRun(f"porter does not run '{node.target}' with this torch", where=node.name)
-    # A view asks for memory in one piece, which a module moved to channels last does not have.
-    function = (
-        torch.ops.aten.reshape.default if node.target == "aten.view.default" else getattr(packet, overload)
-    )
-    names = {"size": "shape"} if node.target == "aten.view.default" else {}
+    function, new_names = getattr(packet, overload), dict[str, str]()
+    if node.target == "aten.view.default":
+        # A view asks for memory in one piece, which a module moved to channels last does not have.
+        function = torch.ops.aten.reshape.default
+        new_names = {"size": "shape"}
     return lambda arguments: function(
         **{
-            names.get(name, name): value
-            for name, value in arguments.items()
-            if name not in _PLACING_ARGUMENTS
+            new_names.get(argument, argument): value
+            for argument, value in arguments.items()
+            if argument not in _PLACING_ARGUMENTS
         }
     )
 
@@ -268,7 +265,7 @@ def _call_op(
 
 
 def _storages(values: Iterable[Any]) -> set[int]:
-    """Return the addresses of the memory that tensors lie in."""
+    """Return the addresses of the memory that tensors lie in; tensors that share memory have one address."""
     return {value.untyped_storage().data_ptr() for value in values if isinstance(value, torch.Tensor)}
 
 
@@ -279,10 +276,11 @@ def _join_parts(parts: Sequence[torch.Tensor], count: int) -> torch.Tensor:
 
 
 def _fill_part(part: torch.Tensor, size: int) -> torch.Tensor:
-    """Fill a part up to `size` images with copies of its last one."""
-    return (
-        torch.cat([part, part[-1:].expand(size - len(part), *part.shape[1:])]) if len(part) < size else part
-    )
+    """Return a part filled up to `size` images with copies of its last one."""
+    if len(part) >= size:
+        return part
+    copies = part[-1:].expand(size - len(part), *part.shape[1:])
+    return torch.cat([part, copies])
 
 
 def _is_in_place(node: AtenNode) -> bool:

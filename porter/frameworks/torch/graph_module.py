@@ -95,7 +95,7 @@ class GraphModule(nn.Module):
         }
         for path in sorted(modules):  # each node before those below its path
             _add_module(self, path, modules[path])
-        # Outputs are read in the end.
+        # The values that each step is the last to read; outputs are read in the end.
         last_read = last_uses((step.inputs for step in steps), plan.lowered.outputs)
         # Module name, path, inputs, and the values that nothing reads afterwards.
         self._steps = tuple(
@@ -112,10 +112,10 @@ class GraphModule(nn.Module):
             raise UsageError(
                 f"the model takes {len(self._input_shapes)} inputs, got {len(further) + 1}", next=next
             )
-        given = zip(self._input_shapes.items(), (x, *further), strict=True)
-        values = {path: self._expect_input(value, shape) for (path, shape), value in given}
-        for name, path, inputs, unread in self._steps:
-            values[path] = self.get_submodule(name)(*(values[source] for source in inputs))
+        inputs = zip(self._input_shapes.items(), (x, *further), strict=True)
+        values = {path: self._expect_input(value, shape) for (path, shape), value in inputs}
+        for name, path, sources, unread in self._steps:
+            values[path] = self.get_submodule(name)(*(values[source] for source in sources))
             for source in unread:
                 del values[source]
         outputs = tuple(values[path] for path in self._plan.lowered.outputs)
@@ -215,8 +215,8 @@ def as_tensor(array: Array) -> torch.Tensor:
 
 
 def _add_module(root: nn.Module, path: str, module: nn.Module) -> None:
-    """Add a module at a path, and make the modules on the way that are missing. Raise GraphError where torch
-    takes a part of the path for no name.
+    """Add a module to `root` at a path such as `layer1/0/conv1`, and make the modules on the way that are
+    missing. Raise GraphError where torch takes a part of the path for no name.
     """
     *parents, name = path.split("/")
     parent = root
@@ -238,6 +238,7 @@ def _make_module(layer: Layer) -> nn.Module:
         return Function(_FUNCTIONS[layer.kind])
     if layer.kind in GLOBAL_POOLS:
         return nn.Sequential(getattr(nn, GLOBAL_POOLS[layer.kind])(1), nn.Flatten())
-    kind = next(filter(None, (getattr(module, layer.kind, None) for module in (layers, resizing, nn))))
-    module: nn.Module = kind(**layer.arguments)
+    classes = (getattr(python_module, layer.kind, None) for python_module in (layers, resizing, nn))
+    module_class = next(filter(None, classes))
+    module: nn.Module = module_class(**layer.arguments)
     return module

@@ -111,45 +111,49 @@ def _run_as_it_is(
         order: the index in the module, for each input of the program.
     """
     count = len(batches[0])
-    parts = zip(
-        *(split_into_batches(batches[order.index(index)], at_once) for index in range(len(order))),
-        strict=True,
-    )
-    outputs = [run_users_model(model, [as_tensor(each) for each in part]) for part in parts]
+    batches_of_module = [batches[order.index(index)] for index in range(len(order))]
+    parts = zip(*(split_into_batches(batch, at_once) for batch in batches_of_module), strict=True)
+    outputs_of_parts = [run_users_model(model, [as_tensor(array) for array in part]) for part in parts]
     # Without the images that filled up the last part.
-    return tuple(to_array(torch.cat(each)[:count]) for each in zip(*outputs, strict=True))
+    return tuple(
+        to_array(torch.cat(parts_of_output)[:count])
+        for parts_of_output in zip(*outputs_of_parts, strict=True)
+    )
 
 
 def _calls_of_taps(program: Path, module: nn.Module) -> dict[str, str]:
-    """Return the layer and the call that give each value of a saved program, by the value's name; see
-    Saved.calls. A module that stands at several paths has the first. A program that was exported twice still
-    names the modules of the first, and those that `module` lacks are left out.
+    """Return the layer and the call that give each value of a saved program, such as `layer1.relu@1`, by the
+    value's name; see Saved.calls. A module that stands at several paths has the first. A program that was
+    exported twice still names the modules of the first, and those that `module` lacks are left out.
     """
-    known: dict[int, str] = {}
+    path_of_module: dict[int, str] = {}
     # A module that stands at several paths is called by the first of them.
     first_path = {
-        path: known.setdefault(id(each), path) for path, each in module.named_modules(remove_duplicate=False)
+        path: path_of_module.setdefault(id(part), path)
+        for path, part in module.named_modules(remove_duplicate=False)
     }
     calls = calls_in(read_archive(program).program, first_path)
     return {tap: call for tap, call in calls.items() if call.rpartition("@")[0] in first_path}
 
 
 def expect_ready(module: nn.Module, name: str) -> None:
-    """Refuse a module that is not in eval mode, or whose tensors have no numbers.
+    """Refuse a module that torch.export does not take, that is not in eval mode, or whose tensors have no
+    numbers.
 
     Raises:
-        UsageError: with the way round.
+        UsageError: says what to do first.
     """
-    for path, each in module.named_modules():
+    for path, part in module.named_modules():
         where = f"'{path}' of it" if path else "it"
-        if isinstance(each, torch.jit.ScriptModule):
+        python_module = type(part).__module__
+        if isinstance(part, torch.jit.ScriptModule):
             reason = f"{where} is a ScriptModule, and torch.export takes none"
-        elif type(each).__module__.startswith("torch.ao.nn.") and "quantized" in type(each).__module__:
+        elif python_module.startswith("torch.ao.nn.") and "quantized" in python_module:
             reason = f"{where} is quantized, and porter takes modules of floating-point numbers"
         else:
             continue
         raise UsageError(reason, where=name, next="give the module that it was made from")
-    training = next((path for path, each in module.named_modules() if _acts_in_training(each)), None)
+    training = next((path for path, part in module.named_modules() if _acts_in_training(part)), None)
     if training is not None:
         where = f"'{training}' of it" if training else "it"
         next_step = "call model.eval() first: norms and dropouts compute something else in training"
@@ -181,29 +185,39 @@ def _candidates(
     a program's own graph; otherwise an image of 3 channels, of 1, or of those that a convolution takes. Each
     comes with random numbers in place of equal ones, then in the module's type, then as it is.
     """
-    dtype = next((each.dtype for each in module.parameters() if each.is_floating_point()), torch.float32)
-    candidates = (
-        _example_inputs(name, example)
-        if example
-        else _program_inputs(module, size) or _inputs_of_size(module, name, size)
-    )
-    in_types = [
-        [each.to(dtype) if each.is_floating_point() else each for each in inputs] for inputs in candidates
-    ]
-    randomised = [[_random_if_constant(each) for each in inputs] for inputs in in_types]
+    dtype = _floating_type(module)
+    if example:
+        candidates = _example_inputs(name, example)
+    else:
+        candidates = _program_inputs(module, size) or _inputs_of_size(module, name, size)
+    in_types = [_cast_floats(inputs, dtype) for inputs in candidates]
+    randomised = [[_random_if_constant(tensor) for tensor in inputs] for inputs in in_types]
     return [*randomised, *in_types, *candidates]
+
+
+def _floating_type(module: nn.Module) -> torch.dtype:
+    """Return the type of a module's first floating-point parameter; float32 where it has none."""
+    floats = (parameter for parameter in module.parameters() if parameter.is_floating_point())
+    return next((parameter.dtype for parameter in floats), torch.float32)
+
+
+def _cast_floats(tensors: Sequence[torch.Tensor], dtype: torch.dtype) -> list[torch.Tensor]:
+    """Return tensors of which those of floating-point numbers are in `dtype`."""
+    return [tensor.to(dtype) if tensor.is_floating_point() else tensor for tensor in tensors]
 
 
 def _example_inputs(name: str, example: Sequence[Any]) -> list[list[torch.Tensor]]:
     """Return the example as tensors on the CPU; anything else than tensors and arrays is refused."""
-    not_a_tensor = next((each for each in example if not isinstance(each, torch.Tensor | np.ndarray)), None)
+    not_a_tensor = next(
+        (batch for batch in example if not isinstance(batch, torch.Tensor | np.ndarray)), None
+    )
     if not_a_tensor is not None:
         next_step = "give a batch that the module takes, or a tuple with one for each input"
         raise UsageError(
             f"the example has a {type(not_a_tensor).__name__}, expected tensors", where=name, next=next_step
         )
-    tensors = [each if isinstance(each, torch.Tensor) else torch.from_numpy(each) for each in example]
-    return [[each.detach().cpu() for each in tensors]]
+    tensors = [batch if isinstance(batch, torch.Tensor) else torch.from_numpy(batch) for batch in example]
+    return [[tensor.detach().cpu() for tensor in tensors]]
 
 
 def _program_inputs(module: nn.Module, size: Size | None) -> list[list[torch.Tensor]]:
@@ -214,15 +228,19 @@ def _program_inputs(module: nn.Module, size: Size | None) -> list[list[torch.Ten
     if not isinstance(module, torch.fx.GraphModule):
         return []
     values = [node.meta.get("val") for node in module.graph.nodes if node.op == "placeholder"]
-    if not values or not all(isinstance(each, torch.Tensor) for each in values):
+    if not values or not all(isinstance(value, torch.Tensor) for value in values):
         return []
     map_sizes = [None, None, *(size or ANY)]
 
-    def sizes(value: torch.Tensor) -> list[int]:
+    def known_sizes(value: torch.Tensor) -> list[int]:
+        """Return the sizes of an input: those in the graph, which are symbols where they are open."""
         requested = map_sizes if value.dim() == 4 else [None] * value.dim()
-        return [n if isinstance(n, int) else own or 2 for n, own in zip(value.shape, requested, strict=True)]
+        return [
+            in_graph if isinstance(in_graph, int) else wanted or 2
+            for in_graph, wanted in zip(value.shape, requested, strict=True)
+        ]
 
-    return [[torch.zeros(sizes(value), dtype=value.dtype) for value in values]]
+    return [[torch.zeros(known_sizes(value), dtype=value.dtype) for value in values]]
 
 
 def _inputs_of_size(module: nn.Module, name: str, size: Size | None) -> list[list[torch.Tensor]]:
@@ -233,12 +251,12 @@ def _inputs_of_size(module: nn.Module, name: str, size: Size | None) -> list[lis
     if size is None:
         next_step = "give example, a batch that the module takes, or input_size"
         raise UsageError("nothing says what size its images have", where=name, next=next_step)
-    rows, columns = _USUAL_SIZE if size == ANY else (size[0] or _USUAL_SIZE[0], size[1] or _USUAL_SIZE[1])
+    rows, columns = size[0] or _USUAL_SIZE[0], size[1] or _USUAL_SIZE[1]
     if plan is not None:
         return [
             [torch.zeros(1, *shape) for shape in input_shapes(plan.lowered, (rows, columns)).values()]  # type: ignore[arg-type]
         ]
-    conv_channels = (each.in_channels for each in module.modules() if isinstance(each, nn.Conv2d))
+    conv_channels = (part.in_channels for part in module.modules() if isinstance(part, nn.Conv2d))
     return [[torch.zeros(1, channels, rows, columns)] for channels in dict.fromkeys((3, 1, *conv_channels))]
 
 
@@ -246,8 +264,10 @@ def _random_if_constant(tensor: torch.Tensor) -> torch.Tensor:
     """Return random numbers in place of an example of equal numbers, which would show little of what a module
     computes.
     """
-    # An example of other numbers stays as it is.
-    if not tensor.is_floating_point() or not tensor.numel() or bool((tensor != tensor.flatten()[0]).any()):
+    if not tensor.is_floating_point() or not tensor.numel():
+        return tensor
+    has_different_numbers = bool((tensor != tensor.flatten()[0]).any())
+    if has_different_numbers:
         return tensor
     return torch.rand(tensor.shape, generator=torch.Generator().manual_seed(0)).to(tensor.dtype)
 
@@ -261,22 +281,23 @@ def _run_once(
     Raises:
         UsageError: it does not take these images.
     """
-    dtype = next((each.dtype for each in module.parameters() if each.is_floating_point()), torch.float32)
-    converted = [each.to(dtype) if each.is_floating_point() else each for each in images]
+    dtype = _floating_type(module)
+    converted = _cast_floats(images, dtype)
     try:
         with torch.no_grad():
-            returned = module(*(each.clone() for each in converted))
+            returned = module(*(image.clone() for image in converted))
     except Exception as error:
         reason = f"it does not run in {dtype}: {type(error).__name__}: {first_line(error)}"
         raise UsageError(
             reason, where=name, next="call model.float(), and leave casts to half precision out of its code"
         ) from None
     # Anything else is made a tuple of different tensors before the export.
-    is_plain = isinstance(returned, torch.Tensor) or (
+    is_tuple_of_different_tensors = (
         type(returned) is tuple
-        and all(isinstance(each, torch.Tensor) for each in returned)
+        and all(isinstance(output, torch.Tensor) for output in returned)
         and len(set(map(id, returned))) == len(returned)
     )
+    is_plain = isinstance(returned, torch.Tensor) or is_tuple_of_different_tensors
     return converted, not is_plain
 
 
@@ -286,30 +307,34 @@ def _repeat_images(images: torch.Tensor) -> torch.Tensor:
 
 
 def _images_at_once(module: nn.Module, images: Sequence[torch.Tensor]) -> int | None:
-    """Return how many images the module has to be given at once; None for any number. Where it squeezes, one
-    is not enough.
+    """Return how many images the module has to be given at once: None for any number, 2 where it squeezes, so
+    that one is not enough, and as many as `images` has where it takes no other number.
     """
-    one = [each[:1] if each.dim() else each for each in images]
-    several = list(map(_repeat_images, images))
-    # It does not take twice as many images, so it is given as many as here.
-    if (ranks := _output_ranks(module, several)) is None:
+    one_image = [batch[:1] if batch.dim() else batch for batch in images]
+    several_images = [_repeat_images(batch) for batch in images]
+    ranks = _output_ranks(module, several_images)
+    if ranks is None:
         return len(images[0])
-    # With one image, it has other axes: a squeeze has taken the batch away.
-    return None if _output_ranks(module, one) == ranks else 2
+    # With one image, a squeeze takes the batch away too, and the outputs have other axes.
+    return None if _output_ranks(module, one_image) == ranks else 2
 
 
 def _output_ranks(module: nn.Module, images: Sequence[torch.Tensor]) -> list[int] | None:
     """Return how many axes each output of the module has; None if it does not run."""
     try:
         with torch.no_grad():
-            return [each.dim() for each in tensors_in(module(*images))]
+            return [output.dim() for output in tensors_in(module(*images))]
     except Exception:  # whatever the module's own code raises
         return None
 
 
 def _adapt_to_export(module: nn.Module, order: Sequence[int], as_tensors: bool) -> nn.Module:
-    """Let a copy of a module take its images in another order and return a tuple of tensors. Hooks that it
-    has still see what they saw.
+    """Change a copy of a module, in place, so that it takes its images in another order and returns a tuple
+    of tensors, and return it. Hooks that it has still see what they saw.
+
+    Args:
+        order: the index in the module, for each input in the new order.
+        as_tensors: whether it returns anything else than one tensor or a tuple of different ones.
     """
     if list(order) != sorted(order):
         forward: Callable[..., Any] = module.forward
@@ -326,9 +351,9 @@ def _as_distinct_values(returned: Iterable[torch.Tensor]) -> tuple[torch.Tensor,
     """Return the tensors, with a copy of each that is given again: a graph gives each value once."""
     seen = set[int]()
     tensors = list[torch.Tensor]()
-    for each in returned:
-        tensors.append(each * 1 if id(each) in seen else each)
-        seen.add(id(each))
+    for tensor in returned:
+        tensors.append(tensor * 1 if id(tensor) in seen else tensor)
+        seen.add(id(tensor))
     return tuple(tensors)
 
 
@@ -336,25 +361,26 @@ def _export_with_open_axes(
     module: nn.Module, images: Sequence[torch.Tensor], name: str, choices: Sequence[Sequence[int]]
 ) -> torch.export.ExportedProgram:
     """Return the program of the module, exported with the first of these choices of open axes that it allows,
-    or with none.
+    or with none. The choice (0, 2, 3) leaves the batch, rows and columns open.
 
     Raises:
         UsageError: torch.export refuses it, with its own reason.
     """
     auto = getattr(torch.export.Dim, "AUTO", None)
-    several = [_repeat_images(each) if each.dim() and len(each) == 1 else each for each in images]
+    # torch.export takes a batch of one for a fixed number.
+    several = [_repeat_images(batch) if batch.dim() and len(batch) == 1 else batch for batch in images]
     with _silence_torch(), export_config.patch(symbol_guard_limit_before_specialize=_MAX_GUARDS):  # type: ignore[attr-defined]
         for axes in choices if auto is not None else ():
-            # torch.export takes a batch of one for a fixed number.
-            inputs = several if 0 in axes else images
+            opens_batch = 0 in axes
+            inputs = several if opens_batch else images
+            open_axes = [{axis: auto for axis in axes if axis < batch.dim()} for batch in inputs]
             try:
-                program = _export(
-                    module, inputs, [{axis: auto for axis in axes if axis < each.dim()} for each in inputs]
-                )
+                program = _export(module, inputs, open_axes)
             except Exception:  # the exporter's own, of many kinds
                 continue
             # An export that has fixed the batch in spite of it does not count.
-            if 0 not in axes or not isinstance(_first_shape(program)[0], int):
+            has_fixed_batch = isinstance(_first_shape(program)[0], int)
+            if not opens_batch or not has_fixed_batch:
                 return program
         try:
             return _export(module, images, None)
@@ -373,14 +399,15 @@ def _export_with_open_axes(
 
 
 def _export(module: nn.Module, images: Sequence[torch.Tensor], axes: Any) -> torch.export.ExportedProgram:
-    """Export the module for inputs with these open axes."""
-    kinds = [each.kind for each in signature(module.forward).parameters.values()]
+    """Export the module for inputs with these open axes, a mapping for each input; None for none."""
+    kinds = [parameter.kind for parameter in signature(module.forward).parameters.values()]
     if axes is not None and Parameter.VAR_POSITIONAL in kinds:
         # torch.export takes the inputs that `*images` gathers for one, a tuple.
         variadic = kinds.index(Parameter.VAR_POSITIONAL)
-        axes = (*axes[:variadic], *([tuple(axes[variadic:])] if axes[variadic:] else ()))
+        gathered = axes[variadic:]
+        axes = (*axes[:variadic], tuple(gathered)) if gathered else tuple(axes[:variadic])
     # An export that fails leaves the open axes marked on its tensors.
-    unmarked = tuple(each.clone() for each in images)
+    unmarked = tuple(image.clone() for image in images)
     with torch.no_grad():
         return torch.export.export(module, unmarked, dynamic_shapes=None if axes is None else tuple(axes))
 

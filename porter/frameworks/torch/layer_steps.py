@@ -50,17 +50,15 @@ def _set_in_place(steps: Sequence[LayerStep], outputs: Sequence[str]) -> tuple[L
     # An output counts as a read, because it must stay.
     reads = Counter(path for step in steps for path in step.inputs) + Counter(outputs)
     overwritable = {step.path for step in steps if step.layer.kind in _FREE_OUTPUTS and reads[step.path] == 1}
-    return tuple(
-        replace(
-            step,
-            layer=replace(
-                step.layer, arguments={**step.layer.arguments, "inplace": step.inputs[0] in overwritable}
-            ),
-        )
-        if step.layer.kind in IN_PLACE
-        else step
-        for step in steps
-    )
+
+    def with_in_place(step: LayerStep) -> LayerStep:
+        """Return a step with the argument `inplace`, if its layer has one."""
+        if step.layer.kind not in IN_PLACE:
+            return step
+        arguments = {**step.layer.arguments, "inplace": step.inputs[0] in overwritable}
+        return replace(step, layer=replace(step.layer, arguments=arguments))
+
+    return tuple(map(with_in_place, steps))
 
 
 def _refusing_foreign_pads(
@@ -70,12 +68,12 @@ def _refusing_foreign_pads(
 
     def checked_make(op: Any, channels: int, realisation: Realisation) -> Layer:
         """Make the layer if torch's layers have its pads."""
+        # `native`: how the layer itself pads; `front`: how a pad layer before it does.
         native, front = realisation.native, realisation.front
         top, bottom, left, right = native.pads
         # An average counts pads that a rule computes as the model runs.
-        counted_at_run_time = (
-            realisation.counted not in (None, (0, 0, 0, 0)) and front is not None and front.rule != "explicit"
-        )
+        counts_pads = realisation.counted not in (None, (0, 0, 0, 0))
+        counted_at_run_time = counts_pads and front is not None and front.rule != "explicit"
         if native.rule not in ("valid", "explicit") or (top, left) != (bottom, right):
             raise PaddingError(f"torch's layers lack the padding '{native}'")
         if realisation.subsample or realisation.by_cell or native.rounding == "full" or counted_at_run_time:
@@ -86,7 +84,9 @@ def _refusing_foreign_pads(
 
 
 def _pad_layer(front: Front, site: Site, why: str) -> Layer:
-    """Make the layer in front of a site that pads as its realisation says."""
+    """Make the pad layer in front of a windowed op. Its `site` is the op's window with its padding
+    convention, `front` says how the layer pads, and `why` is its comment in model.py.
+    """
     fill, window = front.fill, site.window
     if site.kind == "max_pool" and fill == site.convention.fill == 0:
         # onnxruntime merges a Pad of zeros, of any exporter, into the max pool behind it, whose pads are

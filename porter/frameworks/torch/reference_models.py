@@ -33,7 +33,8 @@ def prepare(
 
     model: nn.Module = make()
     weights = _load(model, checkpoint)
-    if any(each.training for each in model.modules()):  # a GraphModule of torch.export refuses eval()
+    # A GraphModule of torch.export refuses eval(), and is not in training.
+    if any(module.training for module in model.modules()):
         model.eval()
     return model.to("cpu", getattr(torch, stored)).to(getattr(torch, dtype)), weights
 
@@ -47,21 +48,20 @@ def _load(model: nn.Module, checkpoint: Checkpoint | None) -> str:
 
     if checkpoint is None:
         return "with the weights that the code gives it"
-    wanted, given = model.state_dict(), checkpoint.tensors
-    missing, unexpected = (
-        _without_counters(first_names) - _without_counters(second_names)
-        for first_names, second_names in ((wanted, given), (given, wanted))
-    )
-    if missing or unexpected:
+    state, stored = model.state_dict(), checkpoint.tensors
+    names_in_model, names_in_file = _without_counters(state), _without_counters(stored)
+    different = names_in_model ^ names_in_file
+    if different:
         # One name is enough for the words, the first of both by the alphabet.
-        first = min(missing | unexpected)
-        holder = "the file" if first in missing else "its state_dict"
-        return f"with the weights that the code gives it, because {holder} has no '{first}'"
-    for name, array in given.items():
-        if name in wanted and (shape := tuple(wanted[name].shape)) != array.shape:
+        name = min(different)
+        holder = "the file" if name in names_in_model else "its state_dict"
+        return f"with the weights that the code gives it, because {holder} has no '{name}'"
+    for name, array in stored.items():
+        shape = tuple(state[name].shape) if name in state else array.shape
+        if shape != array.shape:
             message = f"{name}: the reference has shape {shape}, the file {array.shape}"
             raise MappingError(message, where=checkpoint.path, next="build the network of these weights")
-    model.load_state_dict({name: to_tensor(array) for name, array in given.items()}, strict=False)
+    model.load_state_dict({name: to_tensor(array) for name, array in stored.items()}, strict=False)
     return f"with the tensors of {checkpoint.path.name}"
 
 
@@ -83,21 +83,24 @@ def show(
     """
     from porter.frameworks.torch.running import record, tensors_in, to_array
 
+    # The modules without others in them, by name.
     leaves = {
         name for name, module in model.named_modules() if name and next(module.children(), None) is None
     }
-    layer_of = {
-        path: name
-        for path, names in layers.items()
-        if (name := next((layer for layer in names if layer in leaves or "@" in layer), None))
-    }
-    outputs, values = record(
-        model, batches, {path: name.partition("@")[0] for path, name in layer_of.items()}
-    )
+    # By path, the module and the number of its call; "" where the layer's name has none.
+    module_and_call: dict[str, tuple[str, str]] = {}
+    for path, names in layers.items():
+        layer = next((name for name in names if name in leaves or "@" in name), None)
+        if layer:
+            module_name, _, call = layer.partition("@")
+            module_and_call[path] = module_name, call
+    modules = {path: module_name for path, (module_name, _) in module_and_call.items()}
+    outputs, values = record(model, batches, modules)
     shown = {}
     for path, tensors in values.items():
-        call = layer_of[path].partition("@")[2]
-        # Without a number, the layer must have one call only.
-        if len(tensors) > int(call or 0) and (call or len(tensors) == 1):
-            shown[path] = to_array(tensors[int(call or 0)])
+        _, call = module_and_call[path]
+        if call and int(call) < len(tensors):
+            shown[path] = to_array(tensors[int(call)])
+        elif not call and len(tensors) == 1:
+            shown[path] = to_array(tensors[0])
     return Shown(tuple(to_array(value) for value in tensors_in(outputs)), shown)

@@ -42,9 +42,13 @@ def run_model(
 def run_stock(
     model: nn.Module, batch: Array, taps: Mapping[str, str], cut: NamedArrays = UNCUT
 ) -> dict[str, Array]:
-    """Run any module as `run_model` does a port's, and return its values by path: `taps` is path to module
-    name, and those that the module lacks are left out. RETURNED names the first tensor that the module
-    returns. In an exported program of which values cannot be cut, the cut ones are left out.
+    """Run any module as `run_model` does a port's, and return its values by path.
+
+    Args:
+        taps: module names by path; those that the module lacks are left out. RETURNED names the first tensor
+            that the module returns.
+        cut: as in `run_model`. An exported program may have values that cannot be replaced; these are left
+            out.
     """
     inputs = [batch]
     modules = {path: name for path, name in taps.items() if _has_module(model, name)}
@@ -69,13 +73,12 @@ def _capture(
     """Run the model and return the last value of each of `modules` (module name by path) as an array, by
     path; see `record`. A value of a module that is called several times is not cut, and its path is left out.
     """
-    values = record(model, batches, modules, cut)[1]
+    _, values = record(model, batches, modules, cut)
     of_several_values = {path for path in cut if len(values.get(path, ())) != 1}
     if of_several_values:  # several values have the name: what reads one of them is not what reads another
-        others = {path: name for path, name in modules.items() if path not in of_several_values}
-        return _capture(
-            model, batches, others, {path: cut[path] for path in cut if path not in of_several_values}
-        )
+        other_modules = {path: name for path, name in modules.items() if path not in of_several_values}
+        other_cuts = {path: array for path, array in cut.items() if path not in of_several_values}
+        return _capture(model, batches, other_modules, other_cuts)
     return {path: to_array(tensors[-1]) for path, tensors in values.items()}
 
 
@@ -96,10 +99,10 @@ def record(
         """Return a hook that notes a module's tensors under a path, and replaces them where they are cut."""
 
         def hook(module: nn.Module, _inputs: Any, output: Any) -> torch.Tensor | None:
-            # Of the model itself, the first tensor; a part's output counts only if it is one.
             """Note what the module gives, and return what stands in its place where the path is cut,
             otherwise None.
             """
+            # Of the model itself, the first tensor; a part's output counts only if it is one.
             tensor = next(tensors_in(output), None) if module is model else output
             if isinstance(tensor, torch.Tensor):
                 # The stock ReLUs that follow work in place.
@@ -119,7 +122,7 @@ def record(
         parameter = next(model.parameters(), None)
         inputs = [to_tensor(batch) for batch in batches]
         if parameter is not None:
-            inputs = [each.to(parameter.device, parameter.dtype) for each in inputs]
+            inputs = [tensor.to(parameter.device, parameter.dtype) for tensor in inputs]
         if inputs[0].dtype == torch.float64:
             stack.enter_context(_on_one_thread())
         if not isinstance(model, GraphModule):  # a port is judged as it is
@@ -129,7 +132,7 @@ def record(
 
 def tensors_in(returned: Any) -> Iterator[torch.Tensor]:
     """Return the tensors among the values that a module returns, in its own order."""
-    return (each for each in leaves_in(returned) if isinstance(each, torch.Tensor))
+    return (leaf for leaf in leaves_in(returned) if isinstance(leaf, torch.Tensor))
 
 
 def leaves_in(returned: Any) -> Iterator[Any]:
@@ -140,8 +143,8 @@ def leaves_in(returned: Any) -> Iterator[Any]:
         for value in returned.values() if isinstance(returned, Mapping) else returned:
             yield from leaves_in(value)
     elif is_dataclass(returned):
-        for each in fields(returned):
-            yield from leaves_in(getattr(returned, each.name))
+        for field in fields(returned):
+            yield from leaves_in(getattr(returned, field.name))
     else:
         yield returned
 
@@ -201,13 +204,13 @@ class _ReplaceDtypes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Call an op with `kind` in place of the types in its arguments that it replaces, and return its
         result.
         """
-        replaced = _REPLACED_DTYPES[self._kind]
-        # Positional and named arguments in one row, to be parted again below.
-        given = [
-            self._kind if isinstance(each, torch.dtype) and each in replaced else each
-            for each in (*args, *(kwargs or {}).values())
-        ]
-        return op(*given[: len(args)], **dict(zip(kwargs or {}, given[len(args) :], strict=True)))
+
+        def replace_dtype(argument: Any) -> Any:
+            is_replaced = isinstance(argument, torch.dtype) and argument in _REPLACED_DTYPES[self._kind]
+            return self._kind if is_replaced else argument
+
+        named = {name: replace_dtype(argument) for name, argument in (kwargs or {}).items()}
+        return op(*map(replace_dtype, args), **named)
 
 
 @contextmanager

@@ -106,16 +106,16 @@ def _conv_transpose(op: ops.ConvTranspose, shape: Shape) -> Layer:
     `output_padding` gives back fewer cells than a stride at the end.
     """
     window, (top, bottom, left, right) = op.window, op.cut
-    padding, added = (top, left), (top - bottom, left - right)
+    padding, output_padding = (top, left), (top - bottom, left - right)
     # torch allows an `output_padding` below the larger of stride and dilation.
     limits = map(max, window.stride, window.dilation)
     is_native = min(padding) >= 0 and all(
-        0 <= cells < limit for cells, limit in zip(added, limits, strict=True)
+        0 <= cells < limit for cells, limit in zip(output_padding, limits, strict=True)
     )
     channels: dict[str, PlainValue] = {"in_channels": _channels(shape), "out_channels": op.filters}
     further: dict[str, PlainValue] = {"dilation": pair(window.dilation), "groups": op.groups, "bias": op.bias}
     if is_native:
-        cut: dict[str, PlainValue] = {"padding": pair(padding), "output_padding": pair(added)}
+        cut: dict[str, PlainValue] = {"padding": pair(padding), "output_padding": pair(output_padding)}
         return Layer("ConvTranspose2d", {**channels, **_window(window), **cut, **further})
     return Layer(
         "CroppedConvTranspose2d", {**channels, **_window(window), "crop": torch_pads(op.cut), **further}
@@ -159,25 +159,28 @@ def _resize(op: ops.Resize, shape: Shape) -> Layer:
     target: dict[str, PlainValue] = (
         {"scale_factor": pair(tuple(map(_as_integer, op.scale)))} if op.scale else {"size": op.size}
     )
-    fractions = [_nearest_fraction(scale) for scale in op.scale]
     # A resize to a stated size has no scale, and so no fractions.
-    is_no_fraction = any(parts.denominator > _MAX_DENOMINATOR for parts in fractions)
+    fractions = [_nearest_fraction(scale) for scale in op.scale]
+    has_exact_places = all(fraction.denominator <= _MAX_DENOMINATOR for fraction in fractions)
     mode = None
-    if not is_no_fraction:
+    if has_exact_places:
         mode = _interpolation_mode(op) or _NEAREST_MODES.get((op.coordinates, op.rounding))
     if mode is not None and op.mode == "nearest":
         return Layer("Upsample", {**target, "mode": mode})
     if mode is not None:
         return Layer("Upsample", {**target, "mode": mode, "align_corners": op.coordinates == "align_corners"})
     # the new size, or each scale as numerator and denominator
-    cells: Any = op.size or tuple(parts.as_integer_ratio() for parts in fractions)
-    arguments: dict[str, PlainValue] = {"mode": op.mode, "coordinates": op.coordinates, "cells": cells}
+    cells: Any = op.size or tuple(fraction.as_integer_ratio() for fraction in fractions)
     return Layer(
-        "Resize",
-        {**arguments, "rounding": op.rounding}
-        if op.mode == "nearest"
-        else {**arguments, "a": op.a, "inside": op.inside},
+        "Resize", {"mode": op.mode, "coordinates": op.coordinates, "cells": cells, **_rule_of_mode(op)}
     )
+
+
+def _rule_of_mode(op: ops.Resize | ops.ResizeLike) -> dict[str, PlainValue]:
+    """Return the arguments of porter's Resize that only the op's mode reads."""
+    if op.mode == "nearest":
+        return {"rounding": op.rounding}
+    return {"a": op.a, "inside": op.inside}
 
 
 def _resize_like(op: ops.ResizeLike, shape: Shape) -> Layer:
@@ -185,32 +188,28 @@ def _resize_like(op: ops.ResizeLike, shape: Shape) -> Layer:
     mode = _interpolation_mode(op)
     if mode is not None:
         return Layer("ResizeLike", {"mode": mode, "align_corners": op.coordinates == "align_corners"})
-    arguments: dict[str, PlainValue] = {"mode": op.mode, "coordinates": op.coordinates}
-    return Layer(
-        "Resize",
-        {**arguments, "rounding": op.rounding}
-        if op.mode == "nearest"
-        else {**arguments, "a": op.a, "inside": op.inside},
-    )
+    return Layer("Resize", {"mode": op.mode, "coordinates": op.coordinates, **_rule_of_mode(op)})
 
 
 def _interpolation_mode(op: ops.Resize | ops.ResizeLike) -> str | None:
-    """Return torch's own mode of a linear or a cubic resize; None where it has none."""
-    if (
-        op.coordinates == "asymmetric"
-        or op.mode == "nearest"
-        or (op.mode == "cubic" and (op.inside or op.a != -0.75))
-    ):
+    """Return torch's own mode of a linear or a cubic resize, `bilinear` or `bicubic`; None where torch
+    computes no such resize.
+    """
+    if op.mode == "nearest" or op.coordinates == "asymmetric":
         return None
-    return "bilinear" if op.mode == "linear" else "bicubic"
+    if op.mode == "linear":
+        return "bilinear"
+    is_cubic_of_torch = op.a == -0.75 and not op.inside
+    return "bicubic" if is_cubic_of_torch else None
 
 
 def _nearest_fraction(scale: float) -> Fraction:
     """Return a scale as a fraction of small numbers if it is one but for rounding: 0.6 is 3/5, of which a
     float64 lacks a little; a float32's 0.6 is itself.
     """
-    parts = Fraction(scale).limit_denominator(_MAX_DENOMINATOR)
-    return parts if abs(parts - Fraction(scale)) <= _FLOAT64_ROUNDING * scale else Fraction(scale)
+    exact = Fraction(scale)
+    simple = exact.limit_denominator(_MAX_DENOMINATOR)
+    return simple if abs(simple - exact) <= _FLOAT64_ROUNDING * scale else exact
 
 
 def _as_integer(scale: float) -> float:
@@ -338,6 +337,7 @@ def _avg_pool(op: ops.AvgPool, channels: int, realisation: Realisation) -> Layer
     (`realisation.counted`): SameAvgPool2d for pads by a rule, PaddedAvgPool2d for pads in numbers. `channels`
     is unused.
     """
+    # `front`: the pads of a layer in front of the pool.
     front, window = realisation.front, _window(op.window)
     # torch would count all pads of a layer in front, or none of its own.
     if realisation.counted is not None and front is not None:
@@ -362,12 +362,11 @@ WINDOWED: Mapping[type[Op], Callable[[Any, int, Realisation], Layer]] = {
 def constant_pad(pads: Pads, fill: float) -> Layer:
     """Return the layer that adds cells of `fill` at the top, bottom, left and right."""
     arguments: dict[str, PlainValue] = {"padding": torch_pads(pads)}
-    return (
-        Layer("ZeroPad2d", arguments)
-        # as text, because -0.0 == 0.0, and it must stay
-        if str(fill) in ("0", "0.0")
-        else Layer("ConstantPad2d", {**arguments, "value": fill})
-    )
+    # as text, because -0.0 == 0.0, and it must stay
+    is_positive_zero = str(fill) in ("0", "0.0")
+    if is_positive_zero:
+        return Layer("ZeroPad2d", arguments)
+    return Layer("ConstantPad2d", {**arguments, "value": fill})
 
 
 def torch_pads(pads: Pads) -> tuple[int, int, int, int]:

@@ -41,22 +41,25 @@ def state_arrays(graph: Graph, tensors: Tensors) -> dict[str, Array]:
 
 def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
     """Return the state_dict keys that torch's layers have and the source lacks, each with the number that
-    changes nothing.
+    changes nothing: `{"bn1.weight": 1, "bn1.num_batches_tracked": 0}`.
 
     The gamma of a norm without scale is 1, the beta of one without centre 0, a missing counter of batches 0.
     """
     shapes = tensor_shapes(graph)
+
+    def is_lacking(path: str, role: str) -> bool:
+        """Say whether the source gives no tensor for a role: a gamma or beta that the op lacks, or a counter
+        that the source lacks. All else comes from the source.
+        """
+        if role in ("gamma", "beta"):
+            return role not in shapes[path]
+        return role == "batches" and role not in tensors[path]
+
     return {
         key: 1 if role == "gamma" else 0
         for node in graph.nodes
         for role, key in state_keys(node).items()
-        if (
-            # Of gamma and beta, what the op lacks; of counters, what the source lacks. All else comes from
-            # the source.
-            role not in shapes[node.path]
-            if role in ("gamma", "beta")
-            else role == "batches" and role not in tensors[node.path]
-        )
+        if is_lacking(node.path, role)
     }
 
 
@@ -74,9 +77,10 @@ def canonical_tensors(graph: Graph, state: NamedArrays, layers: LayerNames | Non
     shapes = tensor_shapes(graph)
     for node in graph.nodes:
         for role, key in state_keys(node, layers).items():
-            expected = () if role == "batches" else shapes[node.path].get(role)
-            # What only torch's layer has, and a counter that the file lacks.
-            if expected is None or (role == "batches" and key not in state):
+            is_counter = role == "batches"
+            expected = () if is_counter else shapes[node.path].get(role)
+            only_in_layer = expected is None
+            if only_in_layer or (is_counter and key not in state):
                 continue
             array = state.get(key)
             if array is not None and isinstance(node.op, Dense) and array.shape == (*(expected or ()), 1, 1):

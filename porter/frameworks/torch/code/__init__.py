@@ -21,10 +21,11 @@ from porter.graph.plan import Plan
 
 
 def model_source(plan: Plan, names: Mapping[str, str] | None = None) -> str:
-    """Write the text of model.py.
+    """Return the text of model.py.
 
     Args:
-        names: modules that have another name in the state_dict beside it: that name to the name here.
+        names: of modules that have another name in the state_dict beside it, their names in model.py by
+            those in the state_dict.
 
     Raises:
         GraphError: part of a path is no Python name. PaddingError: torch's layers lack a realisation.
@@ -34,31 +35,40 @@ def model_source(plan: Plan, names: Mapping[str, str] | None = None) -> str:
     body = model_classes(
         tree, plan.lowered, steps, LANGUAGE, shape_checks(plan, {INPUT: "x", **tree.further})
     )
-    own = needed_definitions(body, OWN_LAYERS)
+    own_layers = needed_definitions(body, OWN_LAYERS)
+    first_line = docstring(plan, tree, "N x {channels} x H x W")
     parts = [
-        _head_with_imports(
-            docstring(plan, tree, "N x {channels} x H x W"), named_norms(tree, LANGUAGE), own + body
-        ),
-        *([CHAIN_FUNCTION] if "chain(" in body else []),
-        *([own] if own else []),
+        _head_with_imports(first_line, named_norms(tree, LANGUAGE), own_layers + body),
+        CHAIN_FUNCTION if "chain(" in body else "",
+        own_layers,
         body,
         loader_code(names or {}),
     ]
-    return "\n\n\n".join(parts) + "\n"
+    return "\n\n\n".join(filter(None, parts)) + "\n"
 
 
 def _head_with_imports(docstring: str, norms: str, body: str) -> str:
     """Return the docstring, the imports that the body needs, and the norms that have names, as the first
     lines of model.py.
     """
-    functional = "from torch.nn import functional as F\n" if "F." in body else ""
-    standard = "".join(f"import {name}\n" for name in ("math", "re") if re.search(rf"\b{name}\.", body))
-    standard += "from collections import OrderedDict\n" if "chain(" in body else ""
-    standard += "from collections.abc import Callable, Sequence\n" if "Callable[" in body else ""
-    standard += "from functools import partial\n" if norms else ""
-    paths = "from pathlib import Path\n" + ("from typing import Any\n" if "Any," in body else "")
-    return (
-        f"{docstring}\n\n{standard}{paths}\nimport torch\nfrom safetensors.torch import load_file\nfrom "
-        "torch import nn\n"
-        f"{functional}\n{norms}"
-    ).rstrip()
+    # Each import that the text may need, and whether it does.
+    standard_imports = {
+        "import math": re.search(r"\bmath\.", body) is not None,
+        "import re": re.search(r"\bre\.", body) is not None,
+        "from collections import OrderedDict": "chain(" in body,
+        "from collections.abc import Callable, Sequence": "Callable[" in body,
+        "from functools import partial": bool(norms),
+        "from pathlib import Path": True,
+        "from typing import Any": "Any," in body,
+    }
+    other_imports = {
+        "import torch": True,
+        "from safetensors.torch import load_file": True,
+        "from torch import nn": True,
+        "from torch.nn import functional as F": "F." in body,
+    }
+    standard, others = (
+        [line for line, is_needed in imports.items() if is_needed]
+        for imports in (standard_imports, other_imports)
+    )
+    return "\n".join((docstring, "", *standard, "", *others, "", norms)).rstrip()

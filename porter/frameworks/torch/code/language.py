@@ -41,7 +41,8 @@ def _function_call(function: str, inputs: Sequence[Expression]) -> Expression:
     keepdim=True)`.
     """
     if function == "concat":
-        return Bracketed("torch.cat", (Item(Bracketed("", tuple(map(Item, inputs)), "[]")), Item("1")))
+        values = Bracketed("", tuple(map(Item, inputs)), "[]")
+        return Bracketed("torch.cat", (Item(values), Item("1")))
     if function in OF_NUMBERS:
         return call(f"torch.{function}", inputs[0])
     if function in ("maximum", "minimum"):
@@ -74,9 +75,8 @@ def _constructor_call(kind: str, texts: Mapping[str, Expression], name: str | No
     named = {
         slot: text for slot, text in texts.items() if slot not in positional and defaults.get(slot) != text
     }
-    return call(
-        name or (kind if kind in OWN_LAYERS else f"nn.{kind}"), *(texts[slot] for slot in positional), **named
-    )
+    class_name = kind if kind in OWN_LAYERS else f"nn.{kind}"
+    return call(name or class_name, *(texts[slot] for slot in positional), **named)
 
 
 LANGUAGE = Language(

@@ -31,8 +31,8 @@ def renamed(tensors):
 
 
 def loader_code(names: Mapping[str, str]) -> str:
-    """Return the text of the function `load` and of those that it needs. `names` are modules with another
-    name in the file: that name to the name here.
+    """Return the text of the function `load` and of those that it needs. `names` has the names of modules in
+    model.py by those in the file, where they differ; then the text also has `renamed`.
     """
     if not names:
         return _LOAD_FUNCTION
@@ -64,7 +64,9 @@ def shape_checks(plan: Plan, names: Mapping[str, str]) -> list[str]:
 
 
 def _shape_check(x: str, shape: Shape, reason: str) -> list[str]:
-    """Return the lines of `forward` that refuse an input of another shape; none where any will do."""
+    """Return the lines of `forward` that refuse an input `x` of another shape; none for a map of open size.
+    `reason` begins the message on a map of another size.
+    """
     if not is_map(shape):
         conditions = [f"{x}.dim() != {1 + len(shape)}"]
         conditions += [
