@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import reduce
 
 from porter.frameworks.onnx.maker import NodeMaker, OnnxSpelled
 from porter.graph import ops
 
 
 def add_rearrange(node: OnnxSpelled[ops.Rearrange]) -> None:
-    """Add a Reshape, a Transpose and a Reshape, without those that do nothing."""
+    """Add a Reshape that splits axes, a Transpose, and a Reshape that joins axes, without those that do
+    nothing.
+    """
     source, moves = node.source, node.op.moves
-    parts = moves.parts(node.maker.shapes[source])
+    parts = moves.parts(node.maker.shapes[source])  # the size of each part of the axes, by its name
     is_transposed = moves.order != tuple(sorted(moves.order))
-    is_split, is_joined = (
-        any(len(axis) != 1 for axis in moves.split),
-        any(len(axis) != 1 for axis in moves.joined),
-    )
+    is_split = any(len(axis) != 1 for axis in moves.split)
+    is_joined = any(len(axis) != 1 for axis in moves.joined)
     # The last step that there is has the path, the others names of their own.
     last_before_join = "turned" if is_transposed else "split"
     last_step = "joined" if is_joined else last_before_join
@@ -62,13 +61,10 @@ def _add_reshape(
     """
     # At most one size is open, which a Reshape finds by -1.
     if sum(size is None for size, _, _ in axes) < 2:
-        return maker.add(
-            "Reshape",
-            name,
-            source,
-            maker.integers(f"{name}.sizes", 0, *(-1 if n is None else n for n, _, _ in axes)),
-        )
+        target = maker.integers(f"{name}.sizes", 0, *(-1 if size is None else size for size, _, _ in axes))
+        return maker.add("Reshape", name, source, target)
     shape = maker.add("Shape", maker.name(f"{name}_shape"), source)
+    # Vectors of one size each; of 0, the size is copied.
     sizes = [maker.integers(f"{name}.batch", 0)]
     for size, axes_of_value, known_product in axes:
         if size is not None:
@@ -78,20 +74,21 @@ def _add_reshape(
             maker.add_slice(maker.name(f"{name}_size"), shape, (1 + axis,), (2 + axis,), (0,))
             for axis in axes_of_value
         ]
-        product = reduce(
-            lambda first, second: maker.add("Mul", maker.name(f"{name}_cells"), first, second), factors
-        )
+        product = factors[0]
+        for factor in factors[1:]:
+            product = maker.add("Mul", maker.name(f"{name}_cells"), product, factor)
         if known_product > 1:
             divisor = maker.integers(f"{name}.others", known_product)
             product = maker.add("Div", maker.name(f"{name}_part"), product, divisor)
         sizes.append(product)
-    return maker.add(
-        "Reshape", name, source, maker.add("Concat", maker.name(f"{name}_sizes"), *sizes, axis=0)
-    )
+    all_sizes = maker.add("Concat", maker.name(f"{name}_sizes"), *sizes, axis=0)
+    return maker.add("Reshape", name, source, all_sizes)
 
 
 def add_attention(node: OnnxSpelled[ops.Attention]) -> None:
-    """Add an attention in parts: the heads, their products, the softmax, the mixture."""
+    """Add softmax(query · key^T · scale) · value for each head of an attention, in parts: the heads, their
+    products, the softmax, the mixture.
+    """
     parts = list(node.inputs)
     rank = len(node.maker.shapes[node.source])
     if len(parts) == 1:
@@ -104,13 +101,14 @@ def add_attention(node: OnnxSpelled[ops.Attention]) -> None:
         ]
     # The heads come before the tokens; of the key, tokens and channels change places too.
     swap_heads = [*range(rank - 1), rank, rank - 1, rank + 1]
+    swap_heads_of_key = [*swap_heads[:-2], swap_heads[-1], swap_heads[-2]]
     copied_sizes = [0] * rank  # a size of 0 is copied
     sizes_of_heads = node.integers("heads", *copied_sizes, node.op.heads, -1)
     heads = []
     for part, name, perm in zip(
         parts,
         ("query", "key", "value"),
-        (swap_heads, [*swap_heads[:-2], swap_heads[-1], swap_heads[-2]], swap_heads),
+        (swap_heads, swap_heads_of_key, swap_heads),
         strict=True,
     ):
         of_heads = node.step(f"{name}_of_heads", "Reshape", part, sizes_of_heads)
@@ -135,14 +133,10 @@ def add_matmul(node: OnnxSpelled[ops.MatMul]) -> None:
 
 def add_tokens(node: OnnxSpelled[ops.Tokens]) -> None:
     """Add trained tokens before a value's, expanded to the number of images."""
-    images = node.maker.add_slice(
-        node.part("images"),
-        node.step("shape", "Shape", node.source),
-        (0,),
-        (1,),
-        (0,),
-    )
-    rest = node.integers("rest", node.op.count, node.shape[-1] or 0)
-    shape = node.step("sizes", "Concat", images, rest, axis=0)
+    # The number of images, the first of the value's sizes. The slice's name is made first.
+    name = node.part("images")
+    images = node.maker.add_slice(name, node.step("shape", "Shape", node.source), (0,), (1,), (0,))
+    tokens_and_channels = node.integers("rest", node.op.count, node.shape[-1] or 0)
+    shape = node.step("sizes", "Concat", images, tokens_and_channels, axis=0)
     tokens = node.step("expanded", "Expand", *node.tensors("value"), shape)
     node.result("Concat", tokens, node.source, axis=1)

@@ -78,23 +78,24 @@ def first_disagreement(checkpoint: Checkpoint, batch: Array) -> Disagreement | N
     Raises:
         CannotRun: one of the two does not run this model.
     """
-    return next((each for each in distances(checkpoint, batch) if not each.distance <= _MAX_DISTANCE), None)
+    # Not `>`, so that NaN is a disagreement too.
+    too_far = (node for node in distances(checkpoint, batch) if not node.distance <= _MAX_DISTANCE)
+    return next(too_far, None)
 
 
 def distances(checkpoint: Checkpoint, batch: Array) -> Iterator[Disagreement]:
     """Yield the distance between the two at every node that gives real numbers, in the file's order. See
     `first_disagreement`.
     """
-    for node, name, runtime_value, value, input_value in build_file(checkpoint, "float32", ANY).compare(
-        batch
-    ):
-        if is_floating(runtime_value):
-            error = None
-            if input_value is not None and node.op_type in _OP_OF_OPERATOR:
-                error = absolute_error(_OP_OF_OPERATOR[node.op_type], input_value.astype(np.float64))
-            yield Disagreement(
-                node.name or name, node.op_type, _relative_distance(runtime_value, value, error)
-            )
+    model = build_file(checkpoint, "float32", ANY)
+    for node, name, runtime_value, value, input_value in model.compare(batch):
+        if not is_floating(runtime_value):
+            continue
+        rounding_error = None
+        if input_value is not None and node.op_type in _OP_OF_OPERATOR:
+            rounding_error = absolute_error(_OP_OF_OPERATOR[node.op_type], input_value.astype(np.float64))
+        distance = _relative_distance(runtime_value, value, rounding_error)
+        yield Disagreement(node.name or name, node.op_type, distance)
 
 
 def _relative_distance(run: Array, value: Array, error: Array | None) -> float:
@@ -107,4 +108,5 @@ def _relative_distance(run: Array, value: Array, error: Array | None) -> float:
     computed, exact = run.astype(np.float64), value.astype(np.float64)
     # With this norm, the rounding that is allowed is a distance of _MAX_DISTANCE.
     allowed_norm = 0.0 if error is None else _TIMES_ROUNDING / _MAX_DISTANCE * np.linalg.norm(error)
-    return float(np.linalg.norm(computed - exact) / (max(np.linalg.norm(exact), allowed_norm) or 1.0))
+    norm = max(np.linalg.norm(exact), allowed_norm) or 1.0
+    return float(np.linalg.norm(computed - exact) / norm)

@@ -95,11 +95,12 @@ def _run_freeing_values(evaluator: Any, inputs: NamedArrays, cut: NamedArrays) -
     nodes = evaluator.rt_nodes_
     outputs = evaluator.output_names
     output_values = {name: known[name] for name in outputs if name in known}
-    # A cut value is read by the nodes behind; as an output, the computed one is given.
-    for node, unread in zip(
-        nodes, last_uses(((*node.input, *node.output) for node in nodes), {""}), strict=True
-    ):
-        for name, value in zip(node.output, node.run(*(known[name] for name in node.input)), strict=False):
+    # The names that each node is the last to use.
+    read_last = last_uses(((*node.input, *node.output) for node in nodes), {""})
+    for node, unread in zip(nodes, read_last, strict=True):
+        values = node.run(*(known[name] for name in node.input))
+        for name, value in zip(node.output, values, strict=False):
+            # A cut value is read by the nodes behind; as an output, the computed one is given.
             known[name] = cut[name].reshape(value.shape).astype(value.dtype) if name in cut else value
             if name in outputs:
                 output_values[name] = value
@@ -133,9 +134,15 @@ def replay(model: Any, tensors: NamedArrays, values: NamedArrays) -> Iterator[tu
 def _make_evaluator(
     model: Any, exact: Mapping[str, Mapping[str, float]], run_node: Callable[..., Any] | None = None
 ) -> Any:
-    """Make ONNX's evaluator of a model, with porter's own operators. Each node is run by `run_node`, but for
-    a Cast, which is left as it is; without `run_node`, every node in float64. The attributes in `exact` get
-    the numbers that float32 has rounded. Raise CannotRun where an operator is missing.
+    """Make ONNX's evaluator of a model, with porter's own operators.
+
+    Args:
+        exact: attributes that get the numbers that float32 has rounded; see `make_float64_session`.
+        run_node: runs each node, but for a Cast, which is left as it is; without it, every node is run in
+            float64.
+
+    Raises:
+        CannotRun: an operator is missing.
     """
     opset = next(entry.version for entry in model.opset_import if not entry.domain)
     try:
@@ -152,11 +159,9 @@ def _make_evaluator(
 
 def _cannot_run(error: Exception) -> CannotRun:
     """Return the error that says that the reference implementation cannot run the model."""
-    text = (
-        f"{type(error).__name__}: {first_line(error)}"
-        if isinstance(error, LookupError)
-        else first_line(error)
-    )
+    text = first_line(error)
+    if isinstance(error, LookupError):  # whose text is only a key
+        text = f"{type(error).__name__}: {text}"
     return CannotRun(
         f"ONNX's reference implementation cannot run this model: {text}",
         next=f"export the model again with a current exporter, or convert it with {CHECK(False)}",
@@ -165,24 +170,20 @@ def _cannot_run(error: Exception) -> CannotRun:
 
 def _run_in_float64(run: Callable[..., Any], *inputs: Any, **context: Any) -> Any:
     """Run an operator on its inputs, whose real numbers are made float64 first."""
-    are_floats = (isinstance(each, np.ndarray) and is_floating(each) for each in inputs)
-    return run(
-        *(
-            each.astype("d", copy=False) if is_float else each
-            for each, is_float in zip(inputs, are_floats, strict=True)
-        ),
-        **context,
-    )
+    in_float64 = (value.astype("d", copy=False) if _has_floats(value) else value for value in inputs)
+    return run(*in_float64, **context)
 
 
 def _run_rounding(run: Callable[..., Any], *inputs: Any, **context: Any) -> Any:
     """Run an operator in float64, and round its outputs to the narrowest type of its inputs."""
-    kinds = [each.dtype for each in inputs if isinstance(each, np.ndarray) and is_floating(each)]
+    dtypes = [value.dtype for value in inputs if _has_floats(value)]
     outputs = _run_in_float64(run, *inputs, **context)
-    if not kinds:
+    if not dtypes:
         return outputs
-    kind = min(kinds, key=lambda each: each.itemsize)
-    return tuple(
-        each.astype(kind, copy=False) if isinstance(each, np.ndarray) and is_floating(each) else each
-        for each in outputs
-    )
+    narrowest = min(dtypes, key=lambda dtype: dtype.itemsize)
+    return tuple(value.astype(narrowest, copy=False) if _has_floats(value) else value for value in outputs)
+
+
+def _has_floats(value: Any) -> bool:
+    """Say whether a value is an array of real numbers."""
+    return isinstance(value, np.ndarray) and is_floating(value)

@@ -7,6 +7,7 @@ a Pad for the pads of the max pool behind it, which is another function.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -63,7 +64,8 @@ def run_reference(
 
 @dataclass
 class OnnxRunner:
-    """A model and its tensors; each set of values to give is a session of its own.
+    """A model and its tensors; each set of values to give is a session of its own. A value is asked for by
+    its tap, which is its name in the model.
 
     Attributes:
         definition: ModelProto of porter.formats.onnx, whose tensors have no content where `tensors` has it.
@@ -92,9 +94,8 @@ class OnnxRunner:
         parts = self._input_parts(batch)
         run = self._sessions[taps]
         if cut:
-            images_at_once = (
-                -(-len(batch) // len(parts)) if SINGLE_IMAGE in self._metadata else len(parts[0][0])
-            )
+            is_single = SINGLE_IMAGE in self._metadata  # a part is one image, without a batch axis
+            images_at_once = math.ceil(len(batch) / len(parts)) if is_single else len(parts[0][0])
             cuts = {tap: split_into_batches(value, images_at_once) for tap, value in cut.items()}
             outputs = [
                 run(*part, cut={tap: values[index] for tap, values in cuts.items()})
@@ -144,18 +145,14 @@ class OnnxRunner:
         first axis with the images get an axis of their own.
         """
         if SINGLE_IMAGE in self._metadata:
-            joined = np.stack(values)
-        else:
-            joined = np.concatenate(values)
-            images = sum(len(part[0]) for part in parts)
-            # With several cells for each image, the first axis holds both.
-            cells_per_image, rest = divmod(len(joined), images)
-            joined = (
-                joined
-                if cells_per_image < 2 or rest
-                else joined.reshape(images, cells_per_image, *joined.shape[1:])
-            )
-        return joined
+            return np.stack(values)
+        joined = np.concatenate(values)
+        images = sum(len(part[0]) for part in parts)
+        # With several cells for each image, the first axis holds both.
+        cells_per_image, rest = divmod(len(joined), images)
+        if cells_per_image < 2 or rest:
+            return joined
+        return joined.reshape(images, cells_per_image, *joined.shape[1:])
 
     def compare(self, batch: Array) -> Iterator[tuple[Any, str, Array, Array, Array | None]]:
         """Run a model of float32 by onnxruntime, and each of its nodes by ONNX's reference implementation on
@@ -165,26 +162,19 @@ class OnnxRunner:
         first input, None if that is a constant.
         """
         names = [name for node in self._model_in_dtype.proto.graph.node for name in node.output if name]
-        session = make_model_session(
-            self._model_in_dtype,
-            "float32",
-            [import_onnx().ValueInfoProto(name=name) for name in names],
-            optimised=False,
-        )
-        first = self._input_parts(batch)[0]
-        runtime_values = dict(zip(names, session(*first), strict=True))
+        outputs = [import_onnx().ValueInfoProto(name=name) for name in names]
+        session = make_model_session(self._model_in_dtype, "float32", outputs, optimised=False)
+        first_part = self._input_parts(batch)[0]
+        runtime_values = dict(zip(names, session(*first_part), strict=True))
         in_float64 = OnnxRunner(self.definition, self.tensors, "float64")._model_in_dtype
+        input_names = (value.name for value in in_float64.proto.graph.input)
         # What the nodes of the reference read: the inputs and onnxruntime's values.
-        inputs_of_nodes = (
-            dict(zip((value.name for value in in_float64.proto.graph.input), first, strict=True))
-            | runtime_values
-        )
-        for node, values in replay_model(in_float64, inputs_of_nodes):
-            yield from (
-                (node, name, runtime_values[name], value, inputs_of_nodes.get(next(iter(node.input), "")))
-                for name, value in zip(node.output, values, strict=False)
-                if name
-            )
+        known = {**dict(zip(input_names, first_part, strict=True)), **runtime_values}
+        for node, values in replay_model(in_float64, known):
+            first_input = known.get(node.input[0]) if node.input else None
+            for name, value in zip(node.output, values, strict=False):
+                if name:
+                    yield node, name, runtime_values[name], value, first_input
 
     def _input_parts(self, batch: Array) -> list[tuple[Array, ...]]:
         """Return, for each part of the batch, the arrays to feed to the inputs, in their layout and number
@@ -201,18 +191,14 @@ class OnnxRunner:
         if count > len(images) and self.file is not None:
             expect_batch(self.file, count, (batch.shape[2], batch.shape[3]))
         arrays = [images]
-        for value, array in zip(
-            self.definition.graph.input[1:],
-            further_arrays(batch, self.file) if self.file else (),
-            strict=True,
-        ):
-            arrays.append(
-                array.transpose(0, 2, 3, 1) if f"{CHANNELS_LAST} of {value.name}" in self._metadata else array
-            )
+        further = further_arrays(batch, self.file) if self.file else ()
+        for value, array in zip(self.definition.graph.input[1:], further, strict=True):
+            is_channels_last = f"{CHANNELS_LAST} of {value.name}" in self._metadata
+            arrays.append(array.transpose(0, 2, 3, 1) if is_channels_last else array)
         # Paddle writes -1 for a free batch.
         parts = (
-            [np.ascontiguousarray(part, kind) for part in split_into_batches(each, max(count, 0))]
-            for each, kind in zip(arrays, self._input_types, strict=True)
+            [np.ascontiguousarray(part, kind) for part in split_into_batches(array, max(count, 0))]
+            for array, kind in zip(arrays, self._input_types, strict=True)
         )
         return [*zip(*parts, strict=True)]
 
@@ -282,7 +268,10 @@ class OnnxRunner:
         for attribute in node.attribute:
             if node.op_type == "Cast" and attribute.name == "to" and attribute.i in FLOAT_TYPES:
                 attribute.i = self._element_type
-            for tensor in (*([attribute.t] if attribute.HasField("t") else []), *attribute.g.initializer):
+            tensors = [*attribute.g.initializer]  # of a branch
+            if attribute.HasField("t"):
+                tensors.append(attribute.t)
+            for tensor in tensors:
                 if tensor.data_type in FLOAT_TYPES:
                     array = import_onnx().numpy_helper.to_array(tensor).astype(self.dtype)
                     tensor.CopyFrom(import_onnx().numpy_helper.from_array(array, tensor.name))

@@ -17,7 +17,7 @@ def save(model: Any, folder: Path, example: Sequence[Any], size: Size | None) ->
     writes. `example` and `size` are unused: the model states its inputs.
     """
     path = folder / "model.onnx"
-    outside = next((each.name for each in model.graph.initializer if each.external_data), None)
+    outside = next((tensor.name for tensor in model.graph.initializer if tensor.external_data), None)
     if outside is not None:
         next_step = "onnx.load(FILE) loads them too; load_external_data=False leaves them out"
         raise UsageError(

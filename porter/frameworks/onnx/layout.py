@@ -86,12 +86,10 @@ def stored_shapes(graph: Graph) -> dict[str, dict[str, tuple[int, ...]]]:
     for path, roles in _stored_roles(graph).items():
         node = graph.by_path[path]
         channels = channels_in(known[node.source])
-        ends = (
-            (1, 1)
-            if isinstance(node.op, PRelu | ChannelScale | GroupNorm | RmsNorm) and is_map(known[path])
-            else ()
-        )
-        stored[path] = {role: (*known_shapes.get(path, {}).get(role, (channels,)), *ends) for role in roles}
+        is_elementwise = isinstance(node.op, PRelu | ChannelScale | GroupNorm | RmsNorm)
+        axes_of_cells = (1, 1) if is_elementwise and is_map(known[path]) else ()
+        canonical_shapes = known_shapes.get(path, {})
+        stored[path] = {role: (*canonical_shapes.get(role, (channels,)), *axes_of_cells) for role in roles}
     return stored
 
 

@@ -84,21 +84,28 @@ class NodeMaker:
         indices element out of data bounds" (onnxruntime/core/optimizer/transpose_optimization, HandlePad).
         For a pool, see `add_pad_by_value`.
         """
+        if all(node.op_type != "Transpose" for node in self.nodes):
+            return
         read_by_pools = {node.input[0] for node in self.nodes if node.op_type in ("MaxPool", "AveragePool")}
-        has_transpose = any(node.op_type == "Transpose" for node in self.nodes)
-        for node in self.nodes if has_transpose else ():
+        # A Resize may add nodes to the list.
+        for node in [*self.nodes]:
             if node.op_type == "Pad" and node.name not in read_by_pools and node.input[1] in self.constants:
-                # A Pad's inputs are the value, the amounts, the fill (or ""), and the axes.
-                amounts, axes = self.constants[node.input[1]], self.constants.pop(node.input[3])
-                rank = 1 + len(self.shapes[node.name]) if node.name in self.shapes else 4
-                all_amounts = np.zeros((2, rank), np.int64)
-                # Rows: the amounts before the cells of each axis, and those after.
-                all_amounts[:, axes] = amounts.reshape(2, -1)
-                self.constants[node.input[1]] = all_amounts.reshape(-1)
-                # The axes go, and a fill that is left out goes with them.
-                del node.input[3 if node.input[2] else 2 :]
-        for node in [node for node in self.nodes if has_transpose and node.op_type == "Resize"]:
-            self._state_axes_of_resize(node)
+                self._state_axes_of_pad(node)
+            elif node.op_type == "Resize":
+                self._state_axes_of_resize(node)
+
+    def _state_axes_of_pad(self, node: Any) -> None:
+        """Let a Pad by constant amounts state all axes."""
+        # A Pad's inputs are the value, the amounts, the fill (or ""), and the axes.
+        amounts, axes = self.constants[node.input[1]], self.constants.pop(node.input[3])
+        rank = 1 + len(self.shapes[node.name]) if node.name in self.shapes else 4
+        # Rows: the amounts before the cells of each axis, and those after.
+        all_amounts = np.zeros((2, rank), np.int64)
+        all_amounts[:, axes] = amounts.reshape(2, -1)
+        self.constants[node.input[1]] = all_amounts.reshape(-1)
+        # The axes go, and a fill that is left out goes with them.
+        has_fill = bool(node.input[2])
+        del node.input[3 if has_fill else 2 :]
 
     def _state_axes_of_resize(self, node: Any) -> None:
         """Let a Resize of rows and columns state all axes, because of the same fault (HandleResize): scales
@@ -142,9 +149,8 @@ class NodeMaker:
     def add_pad(self, name: str, source: str, pads: Pads, fill: float, **attributes: Any) -> str:
         """Add a Pad of a map with cells of `fill`, or as `mode` says, and return its value."""
         top, bottom, left, right = pads
-        return self.add_pad_by_value(
-            name, source, self.integers(f"{name}.pads", top, left, bottom, right), fill, **attributes
-        )
+        amounts = self.integers(f"{name}.pads", top, left, bottom, right)
+        return self.add_pad_by_value(name, source, amounts, fill, **attributes)
 
     def add_pad_by_value(
         self,
@@ -161,15 +167,14 @@ class NodeMaker:
         own pads are -inf, which is another function. It does so by default, and not to a Pad with axes
         (onnxruntime/core/optimizer/pad_fusion.cc).
         """
-        value = "" if fill == 0 else self.scalar(f"{name}.fill", fill)
-        return self.add(
-            "Pad", name, source, amounts, value, self.integers(f"{name}.axes", *axes), **attributes
-        )
+        fill_value = "" if fill == 0 else self.scalar(f"{name}.fill", fill)
+        axes_value = self.integers(f"{name}.axes", *axes)
+        return self.add("Pad", name, source, amounts, fill_value, axes_value, **attributes)
 
 
 @dataclass(frozen=True)
 class OnnxSpelled(Spelled[NodeMaker, OpT]):
-    """A node that nodes of ONNX say, and constants under its name."""
+    """A node of a graph for which nodes of ONNX are added. Its constants have its name and an ending."""
 
     def integers(self, ending: str, *numbers: int) -> str:
         return self.maker.integers(f"{self.name}.{ending}", *numbers)

@@ -66,10 +66,8 @@ def make_model(plan: Plan, tensors: Tensors, dtype: Dtype) -> ModelParts:
     dtype_in_file = storage_type(dtype)
     names = tensor_names(graph)
     value_shapes = shapes(graph, plan.only_size or ANY)
-    maker, stored = (
-        _make_nodes(plan, names, value_shapes, dtype_in_file),
-        _arrays_by_name(plan, tensors, names, dtype_in_file),
-    )
+    maker = _make_nodes(plan, names, value_shapes, dtype_in_file)
+    stored = _arrays_by_name(plan, tensors, names, dtype_in_file)
     element_type = onnx.helper.np_dtype_to_tensor_dtype(dtype_in_file)
     graph_proto = onnx.helper.make_graph(
         maker.nodes,
@@ -95,19 +93,19 @@ def make_model(plan: Plan, tensors: Tensors, dtype: Dtype) -> ModelParts:
 
 
 def _input_axes(plan: Plan, value_shapes: Mapping[str, Shape]) -> dict[str, list[int | str]]:
-    """Return the axes of each input behind its batch, with a letter for each open one."""
-    shapes_of_inputs = {path: value_shapes[path] for path in plan.lowered.inputs} | (
-        {INPUT: Axes(plan.lowered.axes)} if plan.lowered.axes else {}
-    )
-    return {
-        # Letters name open axes: of a map C, H and W, of others L, M and -.
-        path: [*map(_size_or_letter, shape, "CHW" if is_map(shape) else "LM" + "-" * len(shape))]
-        for path, shape in shapes_of_inputs.items()
-    }
+    """Return the axes of each input behind its batch, with a letter for each open one: `{"input": [3, "H",
+    "W"]}`.
+    """
+    shapes_of_inputs = {path: value_shapes[path] for path in plan.lowered.inputs}
+    if plan.lowered.axes:  # the first input is no map
+        shapes_of_inputs[INPUT] = Axes(plan.lowered.axes)
 
+    def name_open_axes(shape: Shape) -> list[int | str]:
+        """Return a shape with letters for its open sizes: of a map C, H and W, of others L, M and -."""
+        letters = "CHW" if is_map(shape) else "LM" + "-" * len(shape)
+        return [letter if size is None else size for size, letter in zip(shape, letters, strict=False)]
 
-def _size_or_letter(size: int | None, letter: str) -> int | str:
-    return letter if size is None else size
+    return {path: name_open_axes(shape) for path, shape in shapes_of_inputs.items()}
 
 
 def _make_nodes(
@@ -145,8 +143,8 @@ def _arrays_by_name(
     shapes_in_file = stored_shapes(plan.lowered)
     arrays: dict[str, Array] = {}
     # Only first calls of layers have tensors.
-    for path, roles in ((path, names[path]) for path in plan.lowered.calls if path in names):
-        for role, name in roles.items():
+    for path in plan.lowered.calls:
+        for role, name in names.get(path, {}).items():
             shape = shapes_in_file[path][role]
             if name in fill_values:
                 arrays[name] = np.full(shape, fill_values[name], kind)
@@ -155,10 +153,9 @@ def _arrays_by_name(
             if array is None or array.shape != expected:
                 got = "got none" if array is None else f"got {array.shape}"
                 raise MappingError(f"expected a {role} of shape {expected}, {got}", where=path)
+            stored_type = None if kind == np.float64 else kind
             with np.errstate(over="ignore"):  # porter.base.dtypes.cast decides on overflow, before this
-                arrays[name] = np.ascontiguousarray(array, None if kind == np.float64 else kind).reshape(
-                    shape
-                )
+                arrays[name] = np.ascontiguousarray(array, stored_type).reshape(shape)
     return arrays
 
 

@@ -64,18 +64,14 @@ def own_operators(opset: int) -> list[type[Any]]:
     for name, (operator_before, first_right_opset) in _OPERATORS.items():
         # ONNX's own, or another one of porter's, from that opset on.
         operator = operator_before if opset < first_right_opset else _FROM_LATER_OPSETS.get(name)
-        if operator is not None:
-            try:
-                own_schema = schema(name, opset)
-            except error:  # the opset lacks it
-                continue
-            operators.append(
-                type(
-                    name,
-                    (op_run,),
-                    {"_run": staticmethod(partial(_run_operator, operator)), "op_schema": own_schema},
-                )
-            )
+        if operator is None:
+            continue
+        try:
+            operator_schema = schema(name, opset)
+        except error:  # the opset lacks it
+            continue
+        run = staticmethod(partial(_run_operator, operator))
+        operators.append(type(name, (op_run,), {"_run": run, "op_schema": operator_schema}))
     return [*operators, _attention_class(opset)] if opset >= _FIRST_ATTENTION else operators
 
 
@@ -97,15 +93,10 @@ def _run_operator(operator: OperatorFunction, *inputs: Any, **attributes: Any) -
     """Run an operator with its attributes, numbers of float32, as Python's floats, so that it computes in the
     type of its inputs.
     """
-    return (
-        operator(
-            *inputs,
-            **{
-                name: float(each) if isinstance(each, np.float32) else each
-                for name, each in attributes.items()
-            },
-        ),
-    )
+    numbers = {
+        name: float(value) if isinstance(value, np.float32) else value for name, value in attributes.items()
+    }
+    return (operator(*inputs, **numbers),)
 
 
 # Over axes.
@@ -125,10 +116,10 @@ def _normalise_variance(x: Numbers, axes: Sequence[int]) -> Any:
 
 def _dequantize(x: Array, scale: Numbers, zero: Array | None = None, axis: int = 1, **stated: Any) -> Any:
     """Compute DequantizeLinear, (x - zero) * scale, along an axis where it has several scales."""
+    # The shape in which scales stand along the axis: (1, -1, 1, 1) for axis 1 of four.
     along_axis = np.where(np.arange(x.ndim) == axis % x.ndim, -1, 1) if scale.ndim else [1] * x.ndim
-    return (
-        x.astype(scale.dtype) - (0 if zero is None else zero.astype(scale.dtype).reshape(along_axis))
-    ) * scale.reshape(along_axis)
+    offset = 0 if zero is None else zero.astype(scale.dtype).reshape(along_axis)
+    return (x.astype(scale.dtype) - offset) * scale.reshape(along_axis)
 
 
 def _global_norm(x: Numbers, p: int) -> Any:
@@ -155,7 +146,7 @@ def _group_norm(
     """Compute GroupNormalization. Before opset 21 gamma and beta have a number for each group, which is
     repeated for its channels.
     """
-    scale, offset = (np.repeat(each, x.shape[1] // len(each)) for each in (gamma, beta))
+    scale, offset = (np.repeat(numbers, x.shape[1] // len(numbers)) for numbers in (gamma, beta))
     return values.group_norm(x, num_groups, scale, offset, epsilon)
 
 
@@ -175,8 +166,8 @@ def _selu(x: Numbers, alpha: float, gamma: float) -> Any:
 
 def _hard_sigmoid(x: Numbers, alpha: float, beta: float) -> Any:
     """Compute a HardSigmoid; a slope that float32 rounded from 1/6, as in torch's exports, is 1/6."""
-    sixth = np.float32(alpha) == np.float32(1 / 6)
-    return values.hard_sigmoid(x, 1 / 6 if sixth else alpha, beta)
+    is_sixth = np.float32(alpha) == np.float32(1 / 6)
+    return values.hard_sigmoid(x, 1 / 6 if is_sixth else alpha, beta)
 
 
 # Maps.
@@ -188,10 +179,11 @@ def _pad(x: Array, pads: Any, value: Any = None, axes: Any = None, mode: str = "
     """
     # An axis below 0 counts from the last.
     axes_padded = range(x.ndim) if axes is None else [range(x.ndim)[axis] for axis in axes]
+    # The second half of the amounts are those behind the cells.
+    amounts_before, amounts_after = pads[: len(pads) // 2], pads[len(pads) // 2 :]
     widths = {
-        axis: (first, last)
-        # The second half of the amounts are those behind the cells.
-        for axis, first, last in zip(axes_padded, pads, pads[len(pads) // 2 :], strict=False)
+        axis: (before, after)
+        for axis, before, after in zip(axes_padded, amounts_before, amounts_after, strict=False)
     }
     fill = np.asarray(0 if value is None else value).item()
     return layouts.pad(x, [widths.get(axis, (0, 0)) for axis in range(x.ndim)], mode, fill)
@@ -200,18 +192,21 @@ def _pad(x: Array, pads: Any, value: Any = None, axes: Any = None, mode: str = "
 def _also_for_rows(operator: OperatorFunction) -> OperatorFunction:
     """Let an operator of maps also take rows of cells N×C×W, which are maps of one row."""
 
-    def run(x: Numbers, *others: Numbers | None, **stated: Any) -> Any:
-        """Run the operator on maps of one row where it is given rows."""
+    def run(x: Numbers, *tensors: Numbers | None, **stated: Any) -> Any:
+        """Run the operator on maps of one row where it is given rows. `tensors` are a kernel and a bias."""
         if x.ndim != 3:
-            return operator(x, *others, **stated)
+            return operator(x, *tensors, **stated)
+        # What each attribute has for the one row.
         of_rows = {"kernel_shape": 1, "strides": 1, "dilations": 1, "output_padding": 0, "output_shape": 1}
         for_maps = {
             name: [number, *stated[name][-1:]] for name, number in of_rows.items() if stated.get(name)
         }
         if stated.get("pads"):
             for_maps["pads"] = [0, stated["pads"][0], 0, stated["pads"][1]]
-        kernels = [each[:, :, None] if each is not None and each.ndim == 3 else each for each in others]
-        return operator(x[:, :, None], *kernels, **{**stated, **for_maps})[:, :, 0]
+        of_maps = [
+            tensor[:, :, None] if tensor is not None and tensor.ndim == 3 else tensor for tensor in tensors
+        ]
+        return operator(x[:, :, None], *of_maps, **{**stated, **for_maps})[:, :, 0]
 
     return run
 
@@ -230,10 +225,11 @@ def _average_pool(x: Numbers, count_include_pad: int = 0, **stated: Any) -> Any:
     """Pool maps N×C×H×W, or along the channels where these are an axis before the rows and columns
     (N×1×C×H×W).
     """
-    first, *others = stated["kernel_shape"]
+    channels, *cells = stated["kernel_shape"]
     # Windows of one cell but along the first axis, which is pooled as rows.
-    if x.ndim == 5 and {*others, *stated.get("strides", ())} <= {1} and not any(stated.get("pads", ())):
-        pooled = _average_pool(x.reshape(*x.shape[:3], -1), kernel_shape=[first, 1])
+    is_along_channels = x.ndim == 5 and {*cells, *stated.get("strides", ())} <= {1}
+    if is_along_channels and not any(stated.get("pads", ())):
+        pooled = _average_pool(x.reshape(*x.shape[:3], -1), kernel_shape=[channels, 1])
         return pooled.reshape(*pooled.shape[:3], *x.shape[3:])
     grid = _grid(x, stated["kernel_shape"], stated)
     return windows.average_pool(
@@ -268,33 +264,37 @@ def _conv_transpose(
     output shape or from a rule SAME, halved between both ends.
     """
     strides, dilations = stated.get("strides") or [1, 1], stated.get("dilations") or [1, 1]
-    extra = list(stated.get("output_padding") or [0, 0])
+    added_cells = list(stated.get("output_padding") or [0, 0])
     stated_size = (stated.get("output_shape") or [])[-2:]
-    rule, pads = stated.get("auto_pad") or "NOTSET", [0, 0, 0, 0]
+    rule = stated.get("auto_pad") or "NOTSET"
+    pads = []
     for axis, count in enumerate(x.shape[2:]):
-        full_size = (
-            (count - 1) * strides[axis] + (kernel.shape[2 + axis] - 1) * dilations[axis] + 1 + extra[axis]
-        )
+        extent = (kernel.shape[2 + axis] - 1) * dilations[axis] + 1
+        full_size = (count - 1) * strides[axis] + extent + added_cells[axis]
+        before, after = 0, 0
         if stated_size or rule.startswith("SAME"):
             cut = full_size - (stated_size[axis] if stated_size else count * strides[axis])
-            halves = max(0, cut) // 2, max(0, cut) - max(0, cut) // 2
-            pads[2 * axis : 2 * axis + 2] = halves if rule == "SAME_UPPER" else halves[::-1]
-            pads[2 * axis + 1] += min(0, cut)  # cells that no kernel reaches stand behind
+            less = max(0, cut) // 2
+            more = max(0, cut) - less
+            before, after = (less, more) if rule == "SAME_UPPER" else (more, less)
+            after += min(0, cut)  # cells that no kernel reaches stand behind
         elif stated.get("pads") and rule == "NOTSET":
-            pads[2 * axis : 2 * axis + 2] = stated["pads"][axis], stated["pads"][axis + 2]
+            # ONNX states both beginnings, then both ends.
+            before, after = stated["pads"][axis], stated["pads"][axis + 2]
         # Cells that are added at the end are cut off less.
-        pads[2 * axis + 1] -= extra[axis]
-    grid = Grid((strides[0], strides[1]), (dilations[0], dilations[1]), (pads[0], pads[1], pads[2], pads[3]))
+        pads += [before, after - added_cells[axis]]
+    top, bottom, left, right = pads
+    grid = Grid((strides[0], strides[1]), (dilations[0], dilations[1]), (top, bottom, left, right))
     return windows.conv_transpose(x, kernel, bias, grid, group)
 
 
 def _upsample(
-    x: Array, given: Array | None = None, scales: Sequence[float] | None = None, mode: str = "nearest"
+    x: Array, scales_input: Array | None = None, scales: Sequence[float] | None = None, mode: str = "nearest"
 ) -> Array:
     """Compute an Upsample, or a Resize before opset 11: places are multiplied, and rounded down. The factors
-    are the input `given`, or before opset 9 the attribute `scales`.
+    are its second input, or before opset 9 the attribute `scales`.
     """
-    factors = np.asarray(scales if given is None else given).tolist()
+    factors = np.asarray(scales if scales_input is None else scales_input).tolist()
     return _resize_axes(x, range(x.ndim), factors, None, Rule(mode, "asymmetric", "floor"))
 
 
@@ -325,12 +325,13 @@ def _resize(x: Array, roi: Any = None, scales: Any = None, sizes: Any = None, **
 
 
 def _resize_axes(x: Array, axes: Sequence[int], factors: Sequence[float], sizes: Any, rule: Rule) -> Array:
-    """Resize the map along one axis after the other."""
+    """Return the map resized along one axis after the other, by a factor for each. `sizes` are the new sizes;
+    None where they follow from the factors.
+    """
     for index, (axis, factor) in enumerate(zip(axes, factors, strict=True)):
         if factor != 1:
-            x = resize(
-                x, axis, int(x.shape[axis] * factor) if sizes is None else int(sizes[index]), factor, rule
-            )
+            size = int(x.shape[axis] * factor) if sizes is None else int(sizes[index])
+            x = resize(x, axis, size, factor, rule)
     return x
 
 

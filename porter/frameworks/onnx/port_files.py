@@ -61,7 +61,8 @@ def write(
         for tensor in model.port_tensors:
             tensor.raw_data = _little_endian(model.tensors[tensor.name]).tobytes()
     (folder / MODEL_FILE).write_bytes(proto.SerializeToString(deterministic=True))
-    return {name: digest(folder / name) for name in (MODEL_FILE, DATA_FILE)[: 2 if has_data_file else 1]}
+    names = (MODEL_FILE, DATA_FILE) if has_data_file else (MODEL_FILE,)
+    return {name: digest(folder / name) for name in names}
 
 
 def _write_data_file(path: Path, model: ModelParts) -> None:
@@ -69,7 +70,7 @@ def _write_data_file(path: Path, model: ModelParts) -> None:
     with path.open("wb") as file:
         for tensor in model.port_tensors:
             array = model.tensors[tensor.name]
-            # divided and rounded up
+            # to the next multiple: divided and rounded up
             file.seek(-(-file.tell() // _ALIGNMENT) * _ALIGNMENT)
             state_location(tensor, path.name, file.tell(), array.nbytes)
             _little_endian(array).tofile(file)

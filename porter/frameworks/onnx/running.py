@@ -56,14 +56,14 @@ class OnnxModel:
         unknown = [path for path in paths if path not in graph.by_path]
         if unknown:
             raise UsageError("the model has no such node", where=unknown[0])
-        # Only onnxruntime optimises.
-        graph_outputs = [] if self.dtype == "float64" else [path for path in paths if path in graph.outputs]
-        other_paths = tuple(dict.fromkeys(path for path in paths if path not in graph_outputs))
-        values = (
-            dict(zip(other_paths, self._values(batch, other_paths, cut), strict=True)) if other_paths else {}
-        )
-        if graph_outputs:
-            values |= dict(zip(graph.outputs, self._values(batch, ()), strict=True))
+        # Outputs that a session of onnxruntime computes in a run of their own: only it optimises.
+        own_run = [] if self.dtype == "float64" else [path for path in paths if path in graph.outputs]
+        other_paths = tuple(dict.fromkeys(path for path in paths if path not in own_run))
+        values: dict[str, Array] = {}
+        if other_paths:
+            values |= zip(other_paths, self._values(batch, other_paths, cut), strict=True)
+        if own_run:
+            values |= zip(graph.outputs, self._values(batch, ()), strict=True)
         return {path: values[path] for path in paths}
 
     def _values(self, batch: Array, paths: tuple[str, ...], cut: NamedArrays = UNCUT) -> list[Array]:
@@ -87,9 +87,8 @@ class OnnxModel:
         """Make a session that gives the values at `paths`, or the model's outputs where these are none."""
         graph = self.model.proto.graph
         infos = {value.name: value for value in (*graph.value_info, *graph.output)}
-        return make_model_session(
-            self.model, self.dtype, [infos[path] for path in paths] or graph.output, optimised=True
-        )
+        outputs = [infos[path] for path in paths] or graph.output
+        return make_model_session(self.model, self.dtype, outputs, optimised=True)
 
 
 def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device: str = "cpu") -> OnnxModel:

@@ -67,14 +67,13 @@ def _attributes(node: OnnxSpelled[Conv | MaxPool | AvgPool], realisation: Realis
         or realisation.by_cell
     )
     # An average counts pads that a rule computes as the model runs.
-    counts_at_run_time = (
-        realisation.counted not in (None, (0, 0, 0, 0)) and front is not None and front.rule != "explicit"
-    )
+    counts_pads = realisation.counted not in (None, (0, 0, 0, 0))
+    counts_at_run_time = counts_pads and front is not None and front.rule != "explicit"
     if is_foreign or counts_at_run_time:
         raise PaddingError(f"ONNX has no nodes for '{realisation}'", where=node.path)
     top, bottom, left, right = native.pads
+    # Each attribute's value, and whether it is stated.
     attributes: dict[str, tuple[Any, bool]] = {
-        # Each with whether it is stated.
         "kernel_shape": (window.kernel, True),
         "strides": (window.stride, window.stride != (1, 1)),
         "dilations": (window.dilation, window.dilation != (1, 1)),
@@ -99,8 +98,8 @@ def _rounds_up(node: OnnxSpelled[Conv | MaxPool | AvgPool], native: Convention) 
         return native.rounding == "ceil"
     # `full` is the number with a last window that starts in the pads.
     up, down, full = (
-        output_size(replace(native, rounding=each), node.op.window, (rows, columns))
-        for each in ("ceil", "floor", "full")
+        output_size(replace(native, rounding=rounding), node.op.window, (rows, columns))
+        for rounding in ("ceil", "floor", "full")
     )
     if up not in (down, full):
         raise PaddingError(
@@ -117,14 +116,13 @@ def _add_pad(node: OnnxSpelled[Any], front: Front, ending: str, source: str, fil
     pad_node = replace(node, name=node.part(ending))
     if front.rule == "explicit":
         return node.maker.add_pad(pad_node.name, source, front.pads, fill)
-    return node.maker.add_pad_by_value(
-        pad_node.name, source, _add_same_amounts(pad_node, front, source), fill
-    )
+    amounts = _add_same_amounts(pad_node, front, source)
+    return node.maker.add_pad_by_value(pad_node.name, source, amounts, fill)
 
 
 def _add_same_amounts(pad_node: OnnxSpelled[Any], front: Front, source: str) -> str:
     """Add the nodes that compute the pads of SAME for a map's size, as a Pad takes them: the cells that its
-    windows need beyond the input, shared out by halves.
+    windows need beyond the input, shared out by halves. By axis, total = max(reach - (size - 1) % stride, 0).
     """
     window = pad_node.op.window
     stride = pad_node.integers("stride", *window.stride)
@@ -135,8 +133,8 @@ def _add_same_amounts(pad_node: OnnxSpelled[Any], front: Front, source: str) -> 
     total = pad_node.step("total", "Max", pad_node.step("needed", "Sub", reach, rest), none)
     less = pad_node.step("less", "Div", total, two)
     more = pad_node.step("more", "Sub", total, less)
-    both = (more, less) if front.rule == "same_lower" else (less, more)
-    return pad_node.step("amounts", "Concat", *both, axis=0)
+    before, after = (more, less) if front.rule == "same_lower" else (less, more)
+    return pad_node.step("amounts", "Concat", before, after, axis=0)
 
 
 def _add_counted_cells(node: OnnxSpelled[Any], front: Front, counted: Pads) -> str:

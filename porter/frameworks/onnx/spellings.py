@@ -18,6 +18,7 @@ from porter.graph import Op, ops
 from porter.graph.ops import Function, Side, channels_axis, is_map, row_of
 
 Spelling: TypeAlias = Callable[[OnnxSpelled[Any]], object]
+"""Adds the nodes that compute an op to the model."""
 
 _REDUCTIONS: Mapping[Function, str] = {"mean": "ReduceMean", "max": "ReduceMax", "norm": "ReduceL2"}
 _SLICE_END = (1 << 63) - 1
@@ -34,13 +35,15 @@ def _one_node(
 
 
 def _pairwise(kind: str, node: OnnxSpelled[Op]) -> None:
-    """Add a node `kind` of two values for each value after the first, and the last of them under the path."""
-    *others, last = node.inputs
+    """Add an operator of two values for an op of many: a * b * c becomes two Muls, of which the last has the
+    op's path.
+    """
+    *values_before, last = node.inputs
 
     def add_part(first: str, second: str) -> str:
         return node.step("part", kind, first, second)
 
-    node.result(kind, reduce(add_part, others), last)
+    node.result(kind, reduce(add_part, values_before), last)
 
 
 def _reduce(node: OnnxSpelled[ops.Reduce]) -> None:
@@ -57,9 +60,8 @@ def _conv_transpose(node: OnnxSpelled[ops.ConvTranspose]) -> None:
     op = node.op
     window, path = op.window, node.path
     # Cells to cut off, and where a cut is negative, cells to add.
-    (top, bottom, left, right), (above, below, before, after) = (
-        [max(sign * n, 0) for n in op.cut] for sign in (1, -1)
-    )
+    top, bottom, left, right = (max(cut, 0) for cut in op.cut)
+    above, below, before, after = (max(-cut, 0) for cut in op.cut)
     attributes: dict[str, Any] = {
         "kernel_shape": window.kernel,
         "strides": window.stride,
@@ -70,9 +72,9 @@ def _conv_transpose(node: OnnxSpelled[ops.ConvTranspose]) -> None:
         node.result("ConvTranspose", *node.inputs, *node.tensors("kernel", "bias"), **attributes)
         return
     uncut = node.step("cut", "ConvTranspose", *node.inputs, *node.tensors("kernel"), **attributes)
-    padded = node.maker.add_pad(
-        node.part("pad") if op.bias else path, uncut, (above, below, before, after), 0.0
-    )
+    # The last node has the path.
+    name = node.part("pad") if op.bias else path
+    padded = node.maker.add_pad(name, uncut, (above, below, before, after), 0.0)
     if op.bias:
         axes = node.maker.integers(f"{path}_bias.axes", 1, 2)
         bias = node.step("bias", "Unsqueeze", *node.tensors("bias"), axes)
@@ -118,17 +120,17 @@ def _group_norm(node: OnnxSpelled[ops.GroupNorm]) -> None:
     normed = node.step(
         "norm", "InstanceNormalization", grouped, *ones_and_zeros, epsilon=float(node.op.epsilon)
     )
-    # times True or False: a step is there if the op has it
-    steps = [("Mul", "gamma")] * node.op.scale + [("Add", "beta")] * node.op.center
+    steps = []
+    if node.op.scale:
+        steps.append(("Mul", "gamma"))
+    if node.op.center:
+        steps.append(("Add", "beta"))
     shape = node.step("shape", "Shape", source)
     value = node.step("map" if steps else "", "Reshape", normed, shape)
     for number, (kind, role) in enumerate(steps, 1):
-        value = node.step(
-            "" if number == len(steps) else "scaled",
-            kind,
-            value,
-            *node.tensors(role),
-        )
+        # The last node has the path.
+        ending = "" if number == len(steps) else "scaled"
+        value = node.step(ending, kind, value, *node.tensors(role))
 
 
 def _response_norm(op: ops.LocalResponseNorm) -> Mapping[str, Any]:
@@ -205,33 +207,30 @@ def _extend_map(node: OnnxSpelled[ops.ExtendMap]) -> None:
     if node.op.mode != "symmetric":
         node.maker.add_pad(path, source, node.op.pads, 0.0, mode=node.op.mode)
         return
-    for axis, name in ((2, node.part("rows")), (3, path)):
-        # Axis 2 has the first two pads, axis 3 the last two.
-        before, after = node.op.pads[2 * axis - 4 : 2 * axis - 2]
+    maker, (top, bottom, left, right) = node.maker, node.op.pads
+    for axis, name, before, after in ((2, node.part("rows"), top, bottom), (3, path, left, right)):
         parts = [source]
         if before:
-            parts.insert(
-                0,
-                node.maker.add_slice(
-                    node.maker.name(f"{name}_before"), source, (before - 1,), (-_SLICE_END,), (axis,), (-1,)
-                ),
-            )
+            # from the last of the first cells to the first one
+            start, end = before - 1, -_SLICE_END
+            mirrored = maker.add_slice(maker.name(f"{name}_before"), source, (start,), (end,), (axis,), (-1,))
+            parts.insert(0, mirrored)
         if after:
-            parts.append(
-                node.maker.add_slice(
-                    node.maker.name(f"{name}_after"), source, (-1,), (-1 - after,), (axis,), (-1,)
-                )
-            )
-        source = node.maker.add("Concat", name, *parts, axis=axis)
+            # from the last cell to the first of the last ones
+            start, end = -1, -1 - after
+            mirrored = maker.add_slice(maker.name(f"{name}_after"), source, (start,), (end,), (axis,), (-1,))
+            parts.append(mirrored)
+        source = maker.add("Concat", name, *parts, axis=axis)
 
 
 def _crop(node: OnnxSpelled[ops.Crop]) -> None:
     """Add a Slice of all axes that the op cuts."""
-    cells = node.op.cuts.values()
-    steps = [each.step or 1 for each in node.op.cuts.values()]
+    cuts = node.op.cuts.values()
+    starts = [cut.start for cut in cuts]
+    steps = [cut.step or 1 for cut in cuts]
+    # Without a stop, a slice goes on to the end, or with a negative step to the start.
     open_ends = [_SLICE_END if step > 0 else -_SLICE_END for step in steps]
-    ends = [end if each.stop is None else each.stop for each, end in zip(cells, open_ends, strict=True)]
-    starts = [each.start for each in cells]
+    ends = [open_end if cut.stop is None else cut.stop for cut, open_end in zip(cuts, open_ends, strict=True)]
     # behind the batch
     axes = [1 + axis for axis in node.op.cuts]
     node.maker.add_slice(node.path, node.source, starts, ends, axes, steps if {*steps} != {1} else ())
@@ -312,10 +311,14 @@ _HALVES_BEFORE: Mapping[Side, int] = {"start": 2, "both": 1}
 
 
 def _as_large(node: OnnxSpelled[ops.AsLarge]) -> None:
-    """Add a Pad, or a Slice, by amounts that are computed from the sizes of both maps."""
+    """Add a Pad, or a Slice, that gives a map the size of another one, by amounts that are computed from the
+    sizes of both maps.
+    """
     op, (source, like) = node.op, node.inputs
-    sizes, target_sizes = (node.step(name, "Shape", each) for name, each in (("own", source), ("size", like)))
-    difference = node.step("every", "Sub", *((target_sizes, sizes) if op.grows else (sizes, target_sizes)))
+    sizes = node.step("own", "Shape", source)
+    target_sizes = node.step("size", "Shape", like)
+    larger, smaller = (target_sizes, sizes) if op.grows else (sizes, target_sizes)
+    difference = node.step("every", "Sub", larger, smaller)
     # Factors that leave batch, channels and an axis that stays without cells.
     is_resized = [int(side != "none") for side in (op.rows, op.columns)]
     halves_before = [_HALVES_BEFORE.get(side, 0) for side in (op.rows, op.columns)]
