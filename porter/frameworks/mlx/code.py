@@ -85,9 +85,8 @@ def _function_call(function: str, inputs: Sequence[Expression]) -> Expression:
     `mx.maximum(mx.maximum(a, b), c)`.
     """
     if function == "concat":
-        return Bracketed(
-            "mx.concatenate", (Item(Bracketed("", tuple(map(Item, inputs)), "[]")), Item("-1", "axis"))
-        )
+        values = Bracketed("", tuple(map(Item, inputs)), "[]")
+        return Bracketed("mx.concatenate", (Item(values), Item("-1", "axis")))
     if function in OPERATORS:
         return OPERATORS[function].join(
             f"({flat(value)})" if isinstance(value, Choice) else str(value) for value in inputs
@@ -96,23 +95,31 @@ def _function_call(function: str, inputs: Sequence[Expression]) -> Expression:
 
 
 def _layer_call(
-    kind: str, texts: Mapping[str, Expression], before: Sequence[Expression], name: str | None = None
+    kind: str, texts: Mapping[str, Expression], values: Sequence[Expression], name: str | None = None
 ) -> Bracketed:
-    """Return a call of `name`, or else of `kind`, with the arguments that are not at their defaults. Those in
-    _POSITIONAL come first and without a keyword.
+    """Return the call of a layer's class or function: `nn.Conv2d(3, 64, 7, stride=2)`. Arguments in
+    _POSITIONAL have no keyword, and those at their defaults are left out.
+
+    Args:
+        texts: of all arguments, by name.
+        values: what a function is applied to, in front of its arguments.
+        name: of what is called, if that is not `kind`.
     """
-    first = _POSITIONAL.get(kind, ())
-    return call(
-        name or kind, *before, *(texts[slot] for slot in first), **_stated_arguments(kind, texts, first)
-    )
+    positional = _POSITIONAL.get(kind, ())
+    named = _stated_arguments(kind, texts, positional)
+    return call(name or kind, *values, *(texts[slot] for slot in positional), **named)
 
 
 def _stated_arguments(
-    kind: str, texts: Mapping[str, Expression], others: Sequence[str] = ()
+    kind: str, texts: Mapping[str, Expression], positional: Sequence[str] = ()
 ) -> dict[str, Expression]:
-    """Return the arguments that are not at their defaults, without the slots in `others`."""
+    """Return the arguments that are stated by keyword: those that are neither at their defaults nor
+    positional.
+    """
     defaults = {slot: literal(value) for slot, value in _DEFAULTS.get(kind, {}).items()}
-    return {slot: text for slot, text in texts.items() if slot not in others and defaults.get(slot) != text}
+    return {
+        slot: text for slot, text in texts.items() if slot not in positional and defaults.get(slot) != text
+    }
 
 
 def _constructor_call(kind: str, texts: Mapping[str, Expression], name: str | None) -> Expression:
@@ -132,11 +139,9 @@ def _chain_call(items: tuple[Item, ...], row: bool) -> Bracketed:
     texts = {flat(item.value) for item in items}
     if row and len(texts) == 1 and len(items) > _SHORTEST:
         items = (Item(f"*({texts.pop()} for _ in range({len(items)}))"),)
-    return (
-        Bracketed("nn.Sequential", tuple(Item(item.value) for item in items))
-        if row
-        else Bracketed("Layers", items)
-    )
+    if row:
+        return Bracketed("nn.Sequential", tuple(Item(item.value) for item in items))
+    return Bracketed("Layers", items)
 
 
 _OWN_LAYERS = definitions("porter.frameworks.mlx", "layers.py")
@@ -184,18 +189,29 @@ def model_source(plan: Plan) -> str:
     tree = make_tree(plan.lowered, steps, LANGUAGE)
     body = model_classes(tree, plan.lowered, steps, LANGUAGE, size_checks(plan, {INPUT: "x", **tree.further}))
     # copies of the layers of layers.py that the classes call
-    own = needed_definitions(body, _OWN_LAYERS)
+    own_layers = needed_definitions(body, _OWN_LAYERS)
     norms = named_norms(tree, LANGUAGE)
-    text = "\n\n\n".join(filter(None, (norms, own, body, _LOADER)))
-    standard = "".join(f"import {name}\n" for name in ("math", "re") if f"{name}." in own)
-    standard += "from functools import partial\n" if "partial(" in text else ""
-    standard += "from pathlib import Path\n" + (
-        "from typing import Any\n" if re.search(r"\bAny\b", own) else ""
+    text = "\n\n\n".join(filter(None, (norms, own_layers, body, _LOADER)))
+    # Each import that the text may need, and whether it does.
+    standard_imports = {
+        "import math": "math." in own_layers,
+        "import re": "re." in own_layers,
+        "from functools import partial": "partial(" in text,
+        "from pathlib import Path": True,
+        "from typing import Any": re.search(r"\bAny\b", own_layers) is not None,
+    }
+    mlx_imports = {
+        "import mlx.core as mx": "mx." in own_layers + body,
+        "import mlx.nn as nn": True,
+    }
+    standard, others = (
+        [line for line, is_needed in imports.items() if is_needed]
+        for imports in (standard_imports, mlx_imports)
     )
-    # times True or False: the import is there if the text needs it
-    imports = "import mlx.core as mx\n" * ("mx." in own + body) + "import mlx.nn as nn\n"
     head = docstring(plan, tree, "N x H x W x {channels}")
-    return "\n".join((head, "", standard + "\n" + imports, *(() if norms else ("",)), text)) + "\n"
+    # One blank line before a statement, two before a class or function.
+    blank_lines = [""] if norms else ["", ""]
+    return "\n".join((head, "", *standard, "", *others, *blank_lines, text)) + "\n"
 
 
 _LOADER = '''\

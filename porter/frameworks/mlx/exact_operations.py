@@ -28,7 +28,7 @@ def _run_by_numpy(function: Callable[..., Numbers]) -> Callable[..., mx.array]:
     """Return `function`, which takes and gives numpy arrays, as an operation on arrays of MLX in float64."""
 
     def run(*arrays: Any, **settings: Any) -> mx.array:
-        operands = (np.asarray(each) if isinstance(each, mx.array) else each for each in arrays)
+        operands = (np.asarray(array) if isinstance(array, mx.array) else array for array in arrays)
         with np.errstate(all="ignore"):  # MLX says nothing of numbers that are too large
             return mx.array(np.ascontiguousarray(function(*operands, **settings)), mx.float64)
 
@@ -67,7 +67,9 @@ def _transposed(
 
 
 def _sigmoid(x: Numbers) -> Numbers:
-    """Compute a sigmoid, from powers that cannot overflow."""
+    """Compute a sigmoid from exp(-|x|), which cannot overflow: 1 / (1 + exp(-x)), and exp(x) / (1 + exp(x))
+    for x below 0.
+    """
     powers = np.exp(-np.abs(x))
     values: Numbers = np.where(x >= 0, 1, powers) / (1 + powers)
     return values
@@ -115,15 +117,15 @@ def exact_operations() -> Iterator[None]:
     """Replace functions of mlx.core and mlx.core.fast by ones that compute in float64, until the block ends,
     so that MLX's layers call them.
     """
-    replaced = [
-        (module, name, getattr(module, name), own)
-        for module, others in ((mx, _OF_CORE), (mx.fast, _OF_FAST))
-        for name, own in others.items()
+    replacements = [
+        (module, name, getattr(module, name), exact)
+        for module, exact_functions in ((mx, _OF_CORE), (mx.fast, _OF_FAST))
+        for name, exact in exact_functions.items()
     ]
-    for module, name, _, own in replaced:
-        setattr(module, name, own)
+    for module, name, _, exact in replacements:
+        setattr(module, name, exact)
     try:
         yield
     finally:
-        for module, name, theirs, _ in replaced:
-            setattr(module, name, theirs)
+        for module, name, of_mlx, _ in replacements:
+            setattr(module, name, of_mlx)

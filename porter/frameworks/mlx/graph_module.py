@@ -61,10 +61,12 @@ class Program:
         cut: Mapping[str, mx.array] = MappingProxyType({}),
         at_once: bool = False,
     ) -> dict[str, mx.array]:
-        """Compute the values at `paths` with the layers of `model`, and return them by path. By path, `cut`
-        has what is read in place of a value. See porter.frameworks.code.step_values.
+        """Compute the values at `paths` with the layers of `model`, and return them by path. See
+        porter.frameworks.code.step_values.
 
         Args:
+            inputs: a batch for each input of the plan; maps are N×H×W×C.
+            cut: by path, the array that the layers behind it read in place of its value.
             at_once: each value is computed at once, so that none is held longer than others read it.
 
         Raises:
@@ -74,7 +76,9 @@ class Program:
         def compute(step: LayerStep, operands: Sequence[mx.array]) -> mx.array:
             """Return the value of a step: that of its function, or of the layer at its place."""
             function = self.functions.get(step.path)
-            value: mx.array = (function or _layer_at(model, self.places[step.path]))(*operands)
+            if function is None:
+                function = _layer_at(model, self.places[step.path])
+            value: mx.array = function(*operands)
             if at_once:
                 mx.eval(value)
             return value
@@ -101,7 +105,7 @@ class GraphModule(nn.Module):
         """Args: inputs: arrays of MLX, or what it makes arrays of."""
         outputs = self.program.plan.lowered.outputs
         with mx.stream(self.program.device):
-            arrays = [each if isinstance(each, mx.array) else mx.array(each) for each in inputs]
+            arrays = [batch if isinstance(batch, mx.array) else mx.array(batch) for batch in inputs]
             values = self.program.values(self, arrays, outputs)
         return values[outputs[0]] if len(outputs) == 1 else tuple(values[path] for path in outputs)
 
@@ -149,20 +153,20 @@ def run_model(
         _uncompiled(),
         exact_operations() if dtype == "float64" else nullcontext(),
     ):
-        inputs = [_to_mlx(each, dtype) for each in arrays_for_inputs(batch, graph, channels_last=True)]
-        instead = {
+        inputs = [_to_mlx(array, dtype) for array in arrays_for_inputs(batch, graph, channels_last=True)]
+        replacements = {
             path: _to_mlx(array.transpose(0, 2, 3, 1) if path in maps else array, dtype)
             for path, array in cut.items()
         }
-        values = program.values(model, inputs, taps, instead, at_once=True)
-        shown = {path: _to_numpy(value) for path, value in values.items()}
-    return {path: array.transpose(0, 3, 1, 2) if path in maps else array for path, array in shown.items()}
+        values = program.values(model, inputs, taps, replacements, at_once=True)
+        arrays = {path: _to_numpy(value) for path, value in values.items()}
+    return {path: array.transpose(0, 3, 1, 2) if path in maps else array for path, array in arrays.items()}
 
 
 @contextmanager
 def _uncompiled() -> Iterator[None]:
-    """Have activations not compiled here: MLX would call a C++ compiler for each, and run what it finds in a
-    folder that every user may write to.
+    """Turn off, within the context, that MLX compiles activations: it would call a C++ compiler for each, and
+    run what it finds in a folder that every user may write to.
     """
     mx.disable_compile()
     try:
@@ -196,27 +200,32 @@ def _find_device(device: str) -> Any:
 
 
 def _layer_at(model: Any, place: ModulePlace) -> Any:
-    """Return what stands at a place in a module, by its names one after the other."""
-    return reduce(lambda found, name: found[name], place, model)
+    """Return the layer at a place in a module, which is a path of attributes and of indices in rows:
+    `("layer1", "layers", 0, "conv1")` is `model.layer1.layers[0].conv1`.
+    """
+    layer = model
+    for name in place:
+        layer = layer[name]
+    return layer
 
 
 def _set_layer(root: nn.Module, place: ModulePlace, layer: nn.Module) -> None:
     """Set a layer at its place in `root`. The modules and rows on the way to it are made where they are
     missing: a name is an attribute of a module, a number an index of a row, which is a list.
     """
-    around: Any = root
-    # `below` is the name of what stands in it: a number if it is a row, None for the layer itself.
-    for name, below in zip(place, (*place[1:], None), strict=True):
-        new: Any = layer
-        if below is not None:
-            new = [] if isinstance(below, int) else nn.Module()
+    parent: Any = root
+    # `next_name` is a number if a row stands here, and None for the layer itself.
+    for name, next_name in zip(place, (*place[1:], None), strict=True):
+        child: Any = layer
+        if next_name is not None:
+            child = [] if isinstance(next_name, int) else nn.Module()
         if isinstance(name, int):
             # Layers come in their order, so what a row lacks is its next item.
-            if name == len(around):
-                around.append(new)
-        elif name not in around:
-            setattr(around, name, new)
-        around = around[name]
+            if name == len(parent):
+                parent.append(child)
+        elif name not in parent:
+            setattr(parent, name, child)
+        parent = parent[name]
 
 
 def _function(layer: Layer) -> Callable[..., Any]:
@@ -230,7 +239,9 @@ def _function(layer: Layer) -> Callable[..., Any]:
 
 
 def _find_by_name(name: str) -> Any:
-    """Return a class or a function of MLX or of layers.py."""
+    """Return a class or a function of MLX or of layers.py by its dotted name in model.py, such as
+    `nn.Conv2d`.
+    """
     root, *names = name.split(".")
     owner = {"nn": nn, "mx": mx}.get(root) or getattr(layers, root)
     return reduce(getattr, names, owner)

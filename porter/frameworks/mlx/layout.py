@@ -64,7 +64,9 @@ def variables(op: Op) -> Mapping[str, str]:
 
 
 def stored(graph: Graph, node: Node, role: str, array: Array) -> Array:
-    """Return a canonical tensor in the axis order of its layer's variable; a view where possible."""
+    """Return a canonical tensor in the axis order of its layer's variable; a view where possible. A kernel
+    (filters, channels, rows, columns) becomes (filters, rows, columns, channels).
+    """
     if array.ndim == 4 and role == "kernel":
         if isinstance(node.op, ops.ConvTranspose):  # channels x filters of a group x rows x columns
             groups = node.op.groups

@@ -51,20 +51,24 @@ def _norm(kind: str, size: str = "dims") -> Callable[[Any, Shape], Layer]:
 
     def spell_norm(op: Any, shape: Shape) -> Layer:
         """Spell a norm for an input of this shape, with the op's epsilon, scale and offset."""
-        own: dict[str, PlainValue] = {"num_groups": op.groups} if isinstance(op, ops.GroupNorm) else {}
-        own |= {size: channels_in(shape), "eps": op.epsilon}
+        arguments: dict[str, PlainValue] = {}
+        if isinstance(op, ops.GroupNorm):
+            arguments["num_groups"] = op.groups
+        arguments |= {size: channels_in(shape), "eps": op.epsilon}
         if isinstance(op, ops.RmsNorm):
-            return Layer(kind, own)
-        own |= {"momentum": op.momentum} if isinstance(op, ops.BatchNorm) else {}
+            return Layer(kind, arguments)
+        if isinstance(op, ops.BatchNorm):
+            arguments["momentum"] = op.momentum
         # MLX has a scale wherever it has an offset; see porter.frameworks.mlx.layout.variables.
-        affine: dict[str, PlainValue] = {"affine": op.scale or op.center}
+        arguments["affine"] = op.scale or op.center
         if isinstance(op, ops.LayerNorm):
             # A layer norm may have a scale without an offset. Where it has neither, `affine` is off, and
             # `bias` stays at its default.
-            affine |= {"bias": op.center or not op.scale}
-        # Its own way takes every n-th channel as a group.
-        affine |= {"pytorch_compatible": True} if isinstance(op, ops.GroupNorm) else {}
-        return Layer(kind, {**own, **affine})
+            arguments["bias"] = op.center or not op.scale
+        if isinstance(op, ops.GroupNorm):
+            # MLX's own way takes every n-th channel as a group.
+            arguments["pytorch_compatible"] = True
+        return Layer(kind, arguments)
 
     return spell_norm
 
@@ -75,22 +79,23 @@ def _transposed(op: ops.ConvTranspose, shape: Shape) -> Layer:
     stride at the end. MLX computes another size where the padding is larger than what a kernel reaches.
     """
     window, (top, bottom, left, right) = op.window, op.cut
-    padding, added = (top, left), (top - bottom, left - right)
+    padding, output_padding = (top, left), (top - bottom, left - right)
     # `output_padding` may be as large as the stride or the dilation less 1.
     limits = map(max, window.stride, window.dilation)
-    native = (
+    is_native = (
         op.groups == 1
         and all(0 <= cells < window.extent(axis) for axis, cells in enumerate(padding))
-        and all(0 <= cells < limit for cells, limit in zip(added, limits, strict=True))
+        and all(0 <= cells < limit for cells, limit in zip(output_padding, limits, strict=True))
     )
-    ends: dict[str, PlainValue] = {"in_channels": channels_in(shape), "out_channels": op.filters}
-    ends |= _sizes(window)
-    inner: dict[str, PlainValue] = {"dilation": one(window.dilation)}
-    if native:
-        cut: dict[str, PlainValue] = {"padding": one(padding), "output_padding": one(added)}
-        return Layer("nn.ConvTranspose2d", {**ends, **cut, **inner, "bias": op.bias})
-    own: dict[str, PlainValue] = {**ends, "crop": sides(op.cut), **inner}
-    return Layer("CroppedConvTranspose2d", {**own, "groups": op.groups, "bias": op.bias})
+    sizes: dict[str, PlainValue] = {"in_channels": channels_in(shape), "out_channels": op.filters}
+    sizes |= _sizes(window)
+    dilation: dict[str, PlainValue] = {"dilation": one(window.dilation)}
+    if is_native:
+        cut: dict[str, PlainValue] = {"padding": one(padding), "output_padding": one(output_padding)}
+        return Layer("nn.ConvTranspose2d", {**sizes, **cut, **dilation, "bias": op.bias})
+    crop: dict[str, PlainValue] = {"crop": sides(op.cut)}
+    further: dict[str, PlainValue] = {**dilation, "groups": op.groups, "bias": op.bias}
+    return Layer("CroppedConvTranspose2d", {**sizes, **crop, **further})
 
 
 PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
@@ -144,19 +149,19 @@ def _conv(op: ops.Conv, channels: int, realisation: Realisation) -> Layer:
     realisation, the way in which the plan makes the stated pads, needs others, a pad layer stands in front.
     `channels` is the number that it reads.
     """
-    ends: dict[str, PlainValue] = {"in_channels": channels, "out_channels": op.filters}
-    own = {**ends, **_sizes(op.window), **_padding(realisation), "dilation": one(op.window.dilation)}
-    return Layer("nn.Conv2d", {**own, "groups": op.groups, "bias": op.bias})
+    channel_counts: dict[str, PlainValue] = {"in_channels": channels, "out_channels": op.filters}
+    window = {**_sizes(op.window), **_padding(realisation), "dilation": one(op.window.dilation)}
+    return Layer("nn.Conv2d", {**channel_counts, **window, "groups": op.groups, "bias": op.bias})
 
 
 def _max_pool(op: ops.MaxPool, channels: int, realisation: Realisation) -> Layer:
     """Spell a max pool: MLX's own, or the one of layers.py where it is dilated. `channels` is unused; all
     windowed spellings have these parameters.
     """
-    own = {**_sizes(op.window), **_padding(realisation)}
+    window = {**_sizes(op.window), **_padding(realisation)}
     if op.window.dilation == (1, 1):
-        return Layer("nn.MaxPool2d", own)
-    return Layer("dilated_max_pool", {**own, "dilation": one(op.window.dilation)})
+        return Layer("nn.MaxPool2d", window)
+    return Layer("dilated_max_pool", {**window, "dilation": one(op.window.dilation)})
 
 
 def _avg_pool(op: ops.AvgPool, channels: int, realisation: Realisation) -> Layer:
@@ -164,13 +169,15 @@ def _avg_pool(op: ops.AvgPool, channels: int, realisation: Realisation) -> Layer
     (`realisation.counted`) one of layers.py: by a rule SAME, or by pads in numbers. `channels` is unused; all
     windowed spellings have these parameters.
     """
-    front, own = realisation.front, _sizes(op.window)
+    # `front`: the pads of a layer in front of the pool.
+    front, window = realisation.front, _sizes(op.window)
     if realisation.counted is None:
-        return Layer("nn.AvgPool2d", {**own, **_padding(realisation)})
+        return Layer("nn.AvgPool2d", {**window, **_padding(realisation)})
     if front is not None and front.rule != "explicit":
-        return Layer("same_avg_pool", {**own, "lower": front.rule == "same_lower"})
+        return Layer("same_avg_pool", {**window, "lower": front.rule == "same_lower"})
     pads = realisation.native.pads if front is None else front.pads
-    return Layer("counted_avg_pool", {**own, "padding": sides(pads), "counted": sides(realisation.counted)})
+    counted = sides(realisation.counted)
+    return Layer("counted_avg_pool", {**window, "padding": sides(pads), "counted": counted})
 
 
 def _sizes(window: Window) -> dict[str, PlainValue]:

@@ -33,7 +33,7 @@ RUNNER = "porter's interpreter"
 
 @dataclass(frozen=True)
 class NumpyModel:
-    """A program with the file's tensors, in the file's axis order.
+    """A program, the operators of a file in order, with the file's tensors, in the file's axis order.
 
     Attributes:
         takes: what it takes, where that is more than images; the names of its further inputs are the
@@ -60,14 +60,11 @@ class NumpyModel:
         """
         # The program takes one image at a time: its cut values are divided likewise.
         if self.program.single and len(batch) > 1:
-            values_of_images = [
-                self(
-                    batch[index : index + 1],
-                    names,
-                    {name: value[index : index + 1] for name, value in cut.items()},
-                )
-                for index in range(len(batch))
-            ]
+            values_of_images = []
+            for index in range(len(batch)):
+                image = slice(index, index + 1)
+                cut_of_image = {name: value[image] for name, value in cut.items()}
+                values_of_images.append(self(batch[image], names, cut_of_image))
             return {
                 name: np.concatenate([values[name] for values in values_of_images])
                 for name in values_of_images[0]
@@ -112,19 +109,24 @@ class NumpyModel:
             for name, value in results.items()
         }
 
-    def replay(self, given: NamedArrays) -> Iterator[tuple[OperatorCall, tuple[Numbers, ...]]]:
-        """Run each step on the values that are `given`, by name and in the file's own axis order, and yield
-        it with its outputs. Other values are read as the steps before give them.
+    def replay(self, other_values: NamedArrays) -> Iterator[tuple[OperatorCall, tuple[Numbers, ...]]]:
+        """Run each step on the values that another engine gave, and yield it with its own outputs, so that
+        the two can be compared operator by operator. Values that are not among these are read as the steps
+        before give them.
+
+        Args:
+            other_values: by name, in the file's own axis order.
 
         Raises:
             CannotRun, Contradiction: as a call.
         """
         last_read = last_uses((*step.inputs, *step.outputs) for step in self.program.steps)
-        known = dict(given)
+        known = dict(other_values)
         for step, unread in zip(self.program.steps, last_read, strict=True):
             values = self._run(step, known)
             yield step, values
-            known |= {name: given.get(name, value) for name, value in zip(step.outputs, values, strict=True)}
+            outputs = zip(step.outputs, values, strict=True)
+            known |= {name: other_values.get(name, value) for name, value in outputs}
             for name in unread:
                 known.pop(name, None)
 
@@ -134,13 +136,8 @@ class NumpyModel:
         """
         if self.takes is None:
             return {}
-        return dict(
-            zip(
-                (each.name for each in self.takes.further_inputs),
-                further_arrays(images, self.takes),
-                strict=True,
-            )
-        )
+        names = (further.name for further in self.takes.further_inputs)
+        return dict(zip(names, further_arrays(images, self.takes), strict=True))
 
     def steps_for(self, names: tuple[str, ...]) -> list[OperatorCall]:
         """Return the steps that the values called `names` depend on, in order, found from the last step

@@ -47,7 +47,13 @@ NO_PADS: Pads = (0, 0, 0, 0)
 
 @dataclass(frozen=True)
 class PortTensor:
-    """One of the port's tensors, in this shape; a kernel has `zeros_around` it, so many rows and columns."""
+    """One of the port's tensors, as a net's file holds it.
+
+    Attributes:
+        path, role: of the tensor in the plan's graph.
+        shape: in the file.
+        zeros_around: rows and columns of zeros that a kernel has around it, at the top, bottom, left, right.
+    """
 
     path: str
     role: str
@@ -84,10 +90,11 @@ class Maker(ABC):
         graph's first input is `data`.
         """
         used_names = Names()
-        return {
+        values = {
             path: used_names.take(cls.escape_name("data" if path == INPUT else path))
             for path in (*graph.inputs, *graph.by_path)
-        }, used_names
+        }
+        return values, used_names
 
     @staticmethod
     def escape_name(name: str) -> str:
@@ -200,7 +207,8 @@ class NetDestination(ABC, Generic[M]):
         """Return an error for each op that the framework has no layers for; one for the first further input,
         if there is any.
         """
-        return self._try_net(plan)[1]
+        _, errors = self._try_net(plan)
+        return errors
 
     def make_net(self, plan: Plan) -> M:
         """Make the net of a plan, the layers that its text will state, and return it.
@@ -219,8 +227,9 @@ class NetDestination(ABC, Generic[M]):
         """
         maker = self.MAKER(plan)
         errors = list[PorterError]()
-        # the first one is enough: no layer is tried
-        for further in plan.graph.further_inputs:
+        if plan.graph.further_inputs:
+            # The first one is enough for the message.
+            further, *_ = plan.graph.further_inputs
             message = f"porter writes nets of {self.TITLE} with one input"
             next = "port it to torch, tf or onnx"
             return maker, [GraphError(message, where=further.path, next=next)]
@@ -238,23 +247,22 @@ class NetDestination(ABC, Generic[M]):
         result is a number of each image.
         """
         op, spelling = node.op, row_of(self.SPELLINGS, type(node.op))
-        if any(
-            # A shape of Axes without any axis is a number of each image, which nets can hold.
-            isinstance(maker.shapes[path], Axes) and maker.shapes[path]
-            for path in (node.path, *node.inputs)
-        ):
+        shapes_of_values = [maker.shapes[path] for path in (node.path, *node.inputs)]
+        # A shape of Axes without any axis is a number of each image, which nets can hold.
+        if any(isinstance(shape, Axes) and shape for shape in shapes_of_values):
             words = (
                 self.NO_ARRAYS
                 or f"porter writes maps and features for {self.TITLE}, not arrays of other axes"
             )
             raise GraphError(words, where=node.path)
         spelled = Spelled[M, Any](maker, node, op, maker.layer_name(node.path))
+        gives_several_numbers = bool(maker.shapes[node.path])
         if isinstance(op, Conv | MaxPool | AvgPool):
             self.add_windowed(spelled, plan.realisations[node.path])
-        elif spelling is not None and not (isinstance(op, Rearrange) and maker.shapes[node.path]):
-            spelling(spelled)
-        else:
+        elif spelling is None or (isinstance(op, Rearrange) and gives_several_numbers):
             raise GraphError(f"porter writes no layer of {self.TITLE} for {op.words}", where=node.path)
+        else:
+            spelling(spelled)
 
     def build(
         self, plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device: str = "cpu"
@@ -318,17 +326,9 @@ class NetDestination(ABC, Generic[M]):
             raise FileError(message, where=folder, next="convert again") from None
         if stored_parts != expected_parts:
             # The first part that differs names the layer in the message.
-            name_of_different = next(
-                (
-                    name
-                    for (name, part), (_, wanted) in zip(expected_parts, stored_parts, strict=False)
-                    if part != wanted
-                ),
-                None,
-            )
-            difference = (
-                f"'{name_of_different}' differs" if name_of_different else "it has more layers, or fewer"
-            )
+            pairs = zip(expected_parts, stored_parts, strict=False)
+            different = next((name for (name, expected), (_, in_file) in pairs if expected != in_file), None)
+            difference = f"'{different}' differs" if different else "it has more layers, or fewer"
             raise FileError(
                 f"the net is not the one that port.json records: {difference}",
                 where=folder / self.NET_FILE,
@@ -355,12 +355,11 @@ def _array_of(array: NetArray, tensors: Tensors) -> Array:
     """
     if not isinstance(array, PortTensor):
         return array
-    tensor, (top, bottom, left, right) = tensors[array.path][array.role], array.zeros_around
-    return (
-        np.pad(tensor, [(0, 0), (0, 0), (top, bottom), (left, right)])
-        if any(array.zeros_around)
-        else tensor.reshape(array.shape)
-    )
+    tensor = tensors[array.path][array.role]
+    if not any(array.zeros_around):
+        return tensor.reshape(array.shape)
+    top, bottom, left, right = array.zeros_around
+    return np.pad(tensor, [(0, 0), (0, 0), (top, bottom), (left, right)])
 
 
 def _port_tensors_of(net: Maker, stored: NamedArrays) -> OwnTensors:

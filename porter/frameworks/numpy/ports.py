@@ -24,9 +24,10 @@ from porter.graph.plan import Plan
 
 @dataclass(frozen=True)
 class PortModel:
-    """A port's net.
+    """A port's net as porter's own engine runs it: an object that is called with a batch.
 
     Attributes:
+        net: the net, with its tensors.
         values: the name in the net of the value of each path of the plan's graph.
     """
 
@@ -90,13 +91,10 @@ def run(model: PortModel, batch: Array, taps: Sequence[str], cut: NamedArrays = 
     unknown = [path for path in taps if path not in model.plan.graph.by_path]
     if unknown:
         raise UsageError("the model has no such node", where=unknown[0])
+    images, *_ = arrays_for_inputs(batch, model.plan.graph)
+    names = {path: model.values[path] for path in taps}
     try:
-        return engine.run_reference(
-            model.net,
-            arrays_for_inputs(batch, model.plan.graph)[0],
-            {path: model.values[path] for path in taps},
-            cut,
-        )
+        return engine.run_reference(model.net, images, names, cut)
     except (CannotRun, Contradiction) as error:  # of a source it would be no verdict
         raise CheckFailed(f"the port's own net does not run: {error.message}", where=error.where) from None
 
