@@ -96,8 +96,9 @@ class Engine(Protocol):
         Args:
             taps: path to the source's layer name (for a file's own graph, to FileNode.tap), or to RETURNED;
                 layers that it lacks are left out.
-            cut: by path, what everything that reads the value is given in its place, as the value comes
-                back. A path of which the engine cannot do this is left out, and computed as ever.
+            cut: by path, the array that everything which reads the value is given in its place, with the axes
+                in which the value comes back, so that each layer can be compared alone. A path of which the
+                engine cannot do this is left out, and computed as ever.
         """
 
     def disagreement(self, checkpoint: Checkpoint, batch: Array) -> str | None:
@@ -251,9 +252,10 @@ def get_destination(name: str) -> Destination:
     """
     folder = OTHER_NAMES.get(name, name)
     if folder not in DESTINATION_NAMES:
-        if (plugin := plugin_of("destinations", folder)) is not None:
+        plugin = plugin_of("destinations", folder)
+        if plugin is not None:
             return _added_destination(plugin)
-        known = *DESTINATION_NAMES, *(each.name for each in plugins("destinations"))
+        known = *DESTINATION_NAMES, *(added.name for added in plugins("destinations"))
         raise UsageError(
             f"there is no framework '{name}'",
             next=f"frameworks are {', '.join(known)}; other packages may add some",
@@ -279,10 +281,11 @@ def _added_destination(plugin: Plugin) -> Destination:
 
 def _names_of(protocol: type) -> list[str]:
     """Return the public names of the methods and attributes that an object of a protocol has."""
-    every = (
-        name for each in protocol.__mro__ for name in (*vars(each), *vars(each).get("__annotations__", ()))
-    )
-    return [name for name in dict.fromkeys(every) if not name.startswith("_")]
+    names = dict[str, None]()
+    for base in protocol.__mro__:
+        # methods, and attributes that are only annotated
+        names |= dict.fromkeys((*vars(base), *vars(base).get("__annotations__", ())))
+    return [name for name in names if not name.startswith("_")]
 
 
 def other_than(framework: str) -> str:
@@ -292,11 +295,9 @@ def other_than(framework: str) -> str:
 
 def get_engine(name: str) -> Engine:
     """Return the engine of a name in ENGINE_NAMES."""
-    return (
-        cast(Engine, import_module(f"porter.frameworks.{NUMPY}.engine"))
-        if name == NUMPY
-        else get_destination(name).ENGINE
-    )
+    if name == NUMPY:
+        return cast(Engine, import_module(f"porter.frameworks.{NUMPY}.engine"))
+    return get_destination(name).ENGINE
 
 
 def engine_name(checkpoint: Checkpoint) -> str:

@@ -20,8 +20,8 @@ from porter.padding import ANY
 
 
 def make_cpu_classifier(logits: Callable[[Array], Array], protocol: Preprocess) -> Classifier:
-    """Return a classifier of photos that runs a model on the CPU. It computes at once, when it gets pixels;
-    calling its result only hands over the logits.
+    """Return a classifier of photos (porter.frameworks.Classifier) that runs a model on the CPU. It computes
+    at once, when it gets pixels; calling its result only hands over the logits.
 
     Args:
         logits: gives them for images N×C×H×W; a head that is a convolution gives maps of one cell.
@@ -43,11 +43,8 @@ def expect_fit(shape: tuple[int, ...], channels: int | None, rows: int | None, c
         UsageError: it has another, or no image.
     """
     expected = (channels, rows, columns)
-    if (
-        len(shape) != 4
-        or not shape[0]
-        or any(size not in (None, got) for size, got in zip(expected, shape[1:], strict=True))
-    ):
+    fits = len(shape) == 4 and all(size in (None, got) for size, got in zip(expected, shape[1:], strict=True))
+    if not fits or not shape[0]:
         text = "x".join("?" if size is None else str(size) for size in expected)
         next = f"feed N×C×H×W; for another size, convert again with {INPUT_SIZE}"
         raise UsageError(f"the model takes a batch of {text}, got one of shape {shape}", next=next)
@@ -98,7 +95,8 @@ def as_maps(batch: Array, graph: Graph) -> Array:
         return batch
     expect_axes(batch.shape, graph.axes)
     # The first axis of an image becomes the rows, all others the columns; a single axis is one row.
-    return batch.reshape(len(batch), 1, batch.shape[1] if len(graph.axes) > 1 else 1, -1)
+    rows = batch.shape[1] if len(graph.axes) > 1 else 1
+    return batch.reshape(len(batch), 1, rows, -1)
 
 
 def expect_inputs(batches: Sequence[Array], graph: Graph, only: tuple[int, int] | None) -> None:
@@ -128,12 +126,14 @@ def arrays_for_inputs(batch: Array, graph: TakesInputs, channels_last: bool = Fa
         channels_last: the model takes maps N×H×W×C.
     """
     rows, columns = batch.shape[2:]
-    first = batch.reshape(len(batch), *input_shape(1, graph.axes, (rows, columns))) if graph.axes else batch
-    arrays = [first, *further_arrays(batch, graph)]
+    first_input = batch
+    if graph.axes:
+        first_input = batch.reshape(len(batch), *input_shape(1, graph.axes, (rows, columns)))
+    arrays = [first_input, *further_arrays(batch, graph)]
     are_maps = map(is_map, input_shapes(graph, (rows, columns)).values())
     return [
-        each.transpose(0, 2, 3, 1) if channels_last and is_a_map else each
-        for each, is_a_map in zip(arrays, are_maps, strict=True)
+        array.transpose(0, 2, 3, 1) if channels_last and is_a_map else array
+        for array, is_a_map in zip(arrays, are_maps, strict=True)
     ]
 
 
@@ -157,16 +157,15 @@ def further_arrays(batch: Array, graph: TakesInputs) -> list[Array]:
                 np.arange(size or 0) * map_size // (size or 1)
                 for map_size, size in zip(batch.shape[2:], shape[1:], strict=True)
             )
-            cell_indices = np.ix_(np.arange(count), np.arange(shape[0] or 0) % channels, *cells)
-            arrays.append(rotated[cell_indices])
+            channels_taken = np.arange(shape[0] or 0) % channels
+            arrays.append(rotated[np.ix_(np.arange(count), channels_taken, *cells)])
         else:
             numbers = rotated.reshape(count, -1)
             count_needed = math.prod(size or 0 for size in shape)
             # Every step-th number of the image, from its start again where it has too few.
             step = max(numbers.shape[1] // count_needed, 1)
-            arrays.append(
-                numbers[:, np.arange(count_needed) * step % numbers.shape[1]].reshape(count, *shape)
-            )
+            numbers_taken = np.arange(count_needed) * step % numbers.shape[1]
+            arrays.append(numbers[:, numbers_taken].reshape(count, *shape))
     return arrays
 
 
@@ -175,6 +174,6 @@ def split_into_batches(images: Array, batch_size: int | None) -> list[Array]:
     repeated where they do not suffice.
     """
     count = batch_size or len(images)
-    # `-len(images) % count` images are missing in the last batch.
-    filled_up = np.concatenate([images, *[images[-1:]] * (-len(images) % count)])
+    missing_in_last = -len(images) % count
+    filled_up = np.concatenate([images, *[images[-1:]] * missing_in_last])
     return np.split(filled_up, len(filled_up) // count)

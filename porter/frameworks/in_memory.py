@@ -137,12 +137,14 @@ def expect_subject(subject: T, others: str, where: str | None = None) -> T:
     """
     if isinstance(subject, str | PathLike) or is_model(subject):
         return subject
+    # Its class and those that this extends, as _ADVICE has them: `tf_keras.Model`.
     kinds = (f"{kind.__module__.partition('.')[0]}.{kind.__name__}" for kind in type(subject).__mro__)
+    advice = next((_ADVICE[kind] for kind in kinds if kind in _ADVICE), "give one of them")
     raise UsageError(
         f"got an object of {type(subject).__name__}, expected {others}, a torch.nn.Module, an nnx.Module, a "
         "keras.Model or an onnx.ModelProto",
         where=where,
-        next=next((_ADVICE[kind] for kind in kinds if kind in _ADVICE), "give one of them"),
+        next=advice,
     )
 
 
@@ -156,7 +158,9 @@ def _framework_of(subject: object) -> str | None:
     subject = subject.model if isinstance(subject, Held) else subject
     onnx = sys.modules.get("onnx")
     # onnx is only asked where the user has imported it: otherwise no object is a model of it.
-    return "onnx" if onnx is not None and isinstance(subject, onnx.ModelProto) else framework_of(subject)
+    if onnx is not None and isinstance(subject, onnx.ModelProto):
+        return "onnx"
+    return framework_of(subject)
 
 
 def save_model(

@@ -80,8 +80,12 @@ _BASES = {"tf": ("keras", "Model"), "torch": ("torch.nn", "Module"), "flax": ("f
 
 def framework_of(model: object) -> str | None:
     """Return the framework that a model is of; None for any other object. This imports no framework."""
-    bases = ((name, getattr(sys.modules.get(module), base, None)) for name, (module, base) in _BASES.items())
-    return next((name for name, base in bases if base is not None and isinstance(model, base)), None)
+    for framework, (module, class_name) in _BASES.items():
+        # None where the framework is not imported: then no object is a model of it.
+        base = getattr(sys.modules.get(module), class_name, None)
+        if base is not None and isinstance(model, base):
+            return framework
+    return None
 
 
 def get_given_models(framework: str) -> GivenModels:

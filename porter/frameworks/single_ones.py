@@ -17,7 +17,7 @@ Spread: TypeAlias = ops.DepthToSpace | ops.Upsample
 
 def channel_choice_kernel(op: ChannelChoice, channels: int) -> Array:
     """Return the kernel, filters x channels of the input, of a choice of channels: each filter takes one
-    channel, or none and is zero.
+    channel, or none and is zero. The last two of three channels are chosen by [[0, 1, 0], [0, 0, 1]].
     """
     if isinstance(op, ops.SliceChannels):
         chosen_channels: list[int | None] = [*op.channels]
@@ -44,18 +44,20 @@ def gathering_kernel(op: ops.SpaceToDepth, channels: int) -> Array:
 
 
 def spreading_kernel(op: Spread, channels: int) -> tuple[Array, int]:
-    """Return the kernel of a transposed convolution that spreads cells apart, channels x filters of a group x
-    rows x columns, and its number of groups: all channels for an Upsample, 1 for a DepthToSpace. Its windows
-    stand side by side.
+    """Return the kernel of a transposed convolution that makes a block of cells of each cell, channels x
+    filters of a group x rows x columns, and its number of groups: all channels for an Upsample, 1 for a
+    DepthToSpace. Its windows stand side by side.
     """
     if isinstance(op, ops.Upsample):
         return np.ones((channels, 1, op.rows, op.columns)), channels
     block = op.block
-    # which channel holds each cell of a block: block cells come first (DCR), or filters (CRD)
-    numbers = np.arange(channels).reshape((block, block, -1) if op.order == "DCR" else (-1, block, block))
+    # The channel that holds each cell of a block, by row, column and filter. Among the channels, the cells
+    # come first (DCR), or the filters (CRD).
+    if op.order == "DCR":
+        channel_of_cell = np.arange(channels).reshape(block, block, -1)
+    else:
+        channel_of_cell = np.arange(channels).reshape(-1, block, block).transpose(1, 2, 0)
     kernel = np.zeros((channels, channels // block**2, block, block))
-    for (row, column, filter), number in np.ndenumerate(
-        numbers if op.order == "DCR" else numbers.transpose(1, 2, 0)
-    ):
-        kernel[number, filter, row, column] = 1
+    for (row, column, filter), channel in np.ndenumerate(channel_of_cell):
+        kernel[channel, filter, row, column] = 1
     return kernel, 1

@@ -37,10 +37,11 @@ OpT = TypeVar("OpT", bound=Op, covariant=True)
 
 @dataclass(frozen=True)
 class Spelled(Generic[LayersT, OpT]):
-    """A node that is being said.
+    """A node of a graph while a destination adds the layers that compute it: its methods add them.
 
     Attributes:
-        name: of its value; names of the layers before it begin so.
+        maker: adds layers to the whole net.
+        name: of the node's value and of its last layer; names of the layers before that begin so.
     """
 
     maker: LayersT
@@ -71,14 +72,17 @@ class Spelled(Generic[LayersT, OpT]):
         return channels_in(self.shape)
 
     def part(self, ending: str) -> str:
-        """Return a name for a layer before the last one, with this ending; without an ending, the name of the
-        last one.
+        """Return a new name for a layer before the last one: `conv1_pad` for the ending `pad`. Without an
+        ending, it is the name of the last one.
         """
         return self.maker.name(f"{self.name}_{ending}") if ending else self.name
 
     def step(self, ending: str, kind: str, *inputs: str, **own: Any) -> str:
-        """Add a layer of this kind under the name that `part` gives for this ending, and return its value's
-        name. `own` are the layer's arguments, as the framework calls them.
+        """Add a layer before the last one, and return its value's name: `step("pad", "Pad", x)` adds the
+        layer `conv1_pad` of the class `Pad`, which reads x. Without an ending it is the last one.
+
+        Args:
+            own: the layer's arguments, as the framework calls them.
         """
         return self.maker.add(kind, self.part(ending), *inputs, **own)
 
@@ -89,5 +93,7 @@ class Spelled(Generic[LayersT, OpT]):
         return self.step("", kind, *inputs, **own)
 
     def tensors(self, *roles: str) -> list[Any]:
-        """Return what holds the node's tensors of these roles, without those that its op lacks."""
+        """Return what the net holds the node's tensors of these roles in, such as names of variables; see
+        LayerMaker. Tensors that its op lacks, such as an absent bias, are left out.
+        """
         return self.maker.tensors_of(self.path, self.name, *roles)

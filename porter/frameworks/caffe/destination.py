@@ -84,8 +84,13 @@ class Caffe(NetDestination[CaffeMaker]):
         """Return the blobs that the source lacks, with the number that changes nothing: the divisor of a
         norm's statistics, 1, and a scale of 1.
         """
-        values, fills = CaffeMaker.name_values(graph)[0], {}
-        for path, op in ((node.path, node.op) for node in graph.nodes if isinstance(node.op, BatchNorm)):
+        values, _ = CaffeMaker.name_values(graph)
+        fills = {}
+        for node in graph.nodes:
+            path, op = node.path, node.op
+            if not isinstance(op, BatchNorm):
+                continue
+            # A norm with a scale or a centre is two layers.
             has_scale = op.scale or op.center
             fills[f"{values[norm_name(path) if has_scale else path]}/scale_factor"] = 1
             if op.center and not op.scale:

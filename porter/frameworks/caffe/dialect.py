@@ -33,8 +33,9 @@ def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
     """Return the array in porter's shape; its axes have porter's order. Blobs of older files have four axes,
     of which the first are 1.
     """
-    shape = node.op.tensors(channels_of(graph)[node.source])[role]
-    return array.reshape(shape) if array.shape == (1,) * (4 - len(shape)) + tuple(shape) else array
+    shape = tuple(node.op.tensors(channels_of(graph)[node.source])[role])
+    shape_in_older_file = (*[1] * (4 - len(shape)), *shape)
+    return array.reshape(shape) if array.shape == shape_in_older_file else array
 
 
 def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:

@@ -26,8 +26,12 @@ _PARAMETERS = {
 
 @dataclass(frozen=True)
 class WrittenLayer:
-    """A layer: its words, as the text and the message have them, its parameters as text, and the names of its
-    blobs.
+    """A layer of a net.
+
+    Attributes:
+        words: its name, class, inputs (`bottom`) and values (`top`), as the text and the message have them.
+        parameters: as text.
+        blobs: the names of its tensors.
     """
 
     words: Mapping[str, Sequence[str]]
@@ -36,8 +40,9 @@ class WrittenLayer:
 
     @property
     def text(self) -> str:
-        words = " ".join(f'{key}: "{word}"' for key, several in self.words.items() for word in several)
-        return f"layer {{ {words}{self.parameters and f' {self.parameters}'} }}"
+        """The layer in protobuf's text format: `layer { name: "relu1" type: "ReLU" bottom: "conv1" ... }`."""
+        words = [f'{key}: "{word}"' for key, words_of_key in self.words.items() for word in words_of_key]
+        return f"layer {{ {' '.join(filter(None, (*words, self.parameters)))} }}"
 
 
 class CaffeMaker(Maker):
@@ -86,21 +91,14 @@ class CaffeMaker(Maker):
         `name` stands for the value of that path; a parameter with several numbers is stated for each.
         """
         sources = [self.values.get(source, source) for source in inputs]
-        return self._append_layer(
-            kind, self.values.get(name, name), sources, [self.values.get(name, name)], blobs, parameters
-        )
+        layer_name = self.values.get(name, name)
+        return self._append_layer(kind, layer_name, sources, [layer_name], blobs, parameters)
 
     def add_slices(self, name: str, source: str, axis: int, count: int) -> list[str]:
         """Add a Slice into single cells along an axis, and return their names."""
         tops = [self.name(f"{name}_{index}") for index in range(count)]
-        self._append_layer(
-            "Slice",
-            self.name(f"{name}_parts"),
-            [source],
-            tops,
-            (),
-            {"axis": axis, "slice_point": range(1, count)},
-        )
+        parameters: dict[str, CaffeParameter] = {"axis": axis, "slice_point": range(1, count)}
+        self._append_layer("Slice", self.name(f"{name}_parts"), [source], tops, (), parameters)
         return tops
 
     def _append_layer(
@@ -112,34 +110,35 @@ class CaffeMaker(Maker):
         blobs: Sequence[NetArray],
         parameters_by_name: Mapping[str, CaffeParameter],
     ) -> str:
-        """Append a layer with its blobs, and return its name, which is its value's."""
+        """Append a layer with its blobs, and return its name.
+
+        Args:
+            kind: its class.
+            sources: the names of the values that it reads.
+            tops: the names of the values that it gives.
+        """
         words = {"name": [name], "type": [kind], "bottom": sources, "top": tops}
-        parameter_text = " ".join(_parameter_text(key, value) for key, value in parameters_by_name.items())
-        parameters = (
-            f"{_PARAMETERS.get(kind, f'{kind.lower()}_param')} {{ {parameter_text} }}"
-            if parameter_text
-            else ""
-        )
+        parameter_texts = self._shared_blob_names(kind, blobs)
+        if parameters_by_name:
+            message = _PARAMETERS.get(kind, f"{kind.lower()}_param")
+            text = " ".join(_parameter_text(key, value) for key, value in parameters_by_name.items())
+            parameter_texts.append(f"{message} {{ {text} }}")
         # Blobs have no names of their own in the file: `conv1/0` is the first of layer conv1.
         named_blobs = {f"{name}/{index}": blob for index, blob in enumerate(blobs)}
-        self.layers.append(
-            WrittenLayer(
-                words,
-                " ".join([*self._shared_blob_names(kind, blobs), parameters]).strip(),
-                tuple(named_blobs),
-            )
-        )
+        self.layers.append(WrittenLayer(words, " ".join(parameter_texts), tuple(named_blobs)))
         self.contents |= named_blobs
         return name
 
     def _shared_blob_names(self, kind: str, blobs: Sequence[NetArray]) -> list[str]:
-        """Return names, as text, for the blobs of a layer that is one of several calls: Caffe shares blobs of
-        one name as it trains. There are none for a layer that is called once.
+        """Return parameters that name the blobs of a layer that is one of several calls, such as `param {
+        name: "conv1/Convolution/0" }`: Caffe shares blobs of one name as it trains. There are none for a
+        layer that is called once.
         """
         paths = [self.graph.by_path[blob.path].holder for blob in blobs if isinstance(blob, PortTensor)]
         if not paths or len(self.graph.calls[paths[0]]) == 1:
             return []
-        return [f'param {{ name: "{self.values[paths[0]]}/{kind}/{index}" }}' for index in range(len(blobs))]
+        first_call = self.values[paths[0]]
+        return [f'param {{ name: "{first_call}/{kind}/{index}" }}' for index in range(len(blobs))]
 
     def tensors_of(self, path: str, name: str, *roles: str) -> list[PortTensor]:
         """Return the tensors of a path of these roles; see porter.frameworks.spelled.LayerMaker."""
@@ -149,12 +148,9 @@ class CaffeMaker(Maker):
     def padded_kernel(self, path: str, zeros_around: Pads) -> PortTensor:
         """Return the kernel of a path with so many rows and columns of zeros around it."""
         filters, channels, rows, columns = self.tensors[path]["kernel"]
-        return PortTensor(
-            path,
-            "kernel",
-            (filters, channels, rows + sum(zeros_around[:2]), columns + sum(zeros_around[2:])),
-            zeros_around,
-        )
+        top, bottom, left, right = zeros_around
+        shape = (filters, channels, rows + top + bottom, columns + left + right)
+        return PortTensor(path, "kernel", shape, zeros_around)
 
     def add_filled(self, name: str, source: str, number: float) -> str:
         """Add a value of the shape of another, with `number` everywhere."""
@@ -170,6 +166,7 @@ class CaffeMaker(Maker):
         stride-th cell of it: a convolution of each channel by itself, with a kernel of a single one.
         """
         top, bottom, left, right = pads
+        # The convolution pads both sides alike, and its kernel takes away what is too much.
         rows, columns = max(top, bottom, 0), max(left, right, 0)
         kernel = np.zeros((channels, 1, 1 + 2 * rows - top - bottom, 1 + 2 * columns - left - right))
         kernel[:, :, rows - top, columns - left] = 1
@@ -190,11 +187,14 @@ def norm_name(path: str) -> str:
 
 
 def _parameter_text(key: str, value: CaffeParameter) -> str:
-    """Return a parameter in protobuf's text format."""
+    """Return a parameter in protobuf's text format: `bias_term: true`, `dilation: 2 dilation: 2`, or of a
+    mapping `shape { dim: 0 dim: 64 }`.
+    """
     if isinstance(value, bool):
         return f"{key}: {str(value).lower()}"
     if isinstance(value, str | int | float):
         return f"{key}: {value}"
     if isinstance(value, Mapping):
-        return f"{key} {{ {' '.join(_parameter_text(*each) for each in value.items())} }}"
-    return " ".join(f"{key}: {each}" for each in value)
+        inner = " ".join(_parameter_text(inner_key, numbers) for inner_key, numbers in value.items())
+        return f"{key} {{ {inner} }}"
+    return " ".join(f"{key}: {number}" for number in value)

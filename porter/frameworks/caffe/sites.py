@@ -20,10 +20,10 @@ def add_windowed(node: CaffeNode[Any], realisation: Realisation) -> None:
     """
     padded, front, native = node.source, realisation.front, realisation.native
     # What only other frameworks' layers have: rules of padding, and pads of other numbers than 0.
-    is_foreign = native.rule not in ("valid", "explicit") or (
-        front is not None and (front.rule != "explicit" or front.fill)
-    )
-    if is_foreign or (isinstance(node.op, Conv) and realisation.subsample):
+    pads_by_rule = native.rule not in ("valid", "explicit")
+    has_foreign_front = front is not None and (front.rule != "explicit" or front.fill)
+    skips_in_conv = isinstance(node.op, Conv) and realisation.subsample
+    if pads_by_rule or has_foreign_front or skips_in_conv:
         raise PaddingError(f"Caffe has no layers for '{realisation}'", where=node.path)
     if front is not None:
         channels = node.maker.channels(node.source)
@@ -42,24 +42,32 @@ def window_parameters(
     """Return a window as parameters, with so many rows and columns of zeros around its kernel; the pads of
     opposite sides are alike.
     """
-    (rows, columns), (down, across) = window.kernel, window.stride
+    (rows, columns), (row_stride, column_stride) = window.kernel, window.stride
     parameters: dict[str, CaffeParameter] = {
         "kernel_h": rows + zeros_around[0] + zeros_around[1],
         "kernel_w": columns + zeros_around[2] + zeros_around[3],
     }
-    parameters |= {"stride_h": down, "stride_w": across}
-    # OpenCV reads neither without the other.
-    return parameters | ({"pad_h": pads[0], "pad_w": pads[2]} if any(pads) else {})
+    parameters |= {"stride_h": row_stride, "stride_w": column_stride}
+    if any(pads):
+        # OpenCV reads neither without the other.
+        parameters |= {"pad_h": pads[0], "pad_w": pads[2]}
+    return parameters
 
 
 def _add_conv(node: CaffeNode[Conv], realisation: Realisation, source: str) -> None:
     """Add a convolution. Pads that the layer lacks are zeros around the kernel: more of the map's own cells
     than it should read, times 0 (`realisation.skipped`).
     """
-    op, skipped = node.op, realisation.skipped
-    down, across = op.window.dilation
+    op = node.op
+    top, bottom, left, right = realisation.skipped
+    row_dilation, column_dilation = op.window.dilation
     # In a dilated kernel, a cell stands for `dilation` rows or columns of the map.
-    zeros_around = skipped[0] // down, skipped[1] // down, skipped[2] // across, skipped[3] // across
+    zeros_around = (
+        top // row_dilation,
+        bottom // row_dilation,
+        left // column_dilation,
+        right // column_dilation,
+    )
     parameters = window_parameters(op.window, realisation.native.pads, zeros_around)
     if op.window.dilation != (1, 1):
         parameters["dilation"] = op.window.dilation
@@ -92,14 +100,12 @@ def _add_pool(node: CaffeNode[MaxPool | AvgPool], realisation: Realisation, padd
         mask = maker.add_filled(node.part("ones"), mask, 1.0)
         if any(uncounted):
             mask = maker.add_move(node.part("mask"), mask, node.channels, uncounted)
-        inverse_share = node.step(
-            "by", "Power", node.step("share", "Pooling", mask, **parameters), power=-1.0
-        )
+        share = node.step("share", "Pooling", mask, **parameters)
+        inverse_share = node.step("by", "Power", share, power=-1.0)
         value = node.step(last_ending, "Eltwise", value, inverse_share, operation="PROD")
     if realisation.subsample:
-        maker.add_move(
-            node.path, value, node.channels, subtract_pads(NO_PADS, realisation.skipped), op.window.stride
-        )
+        cut = subtract_pads(NO_PADS, realisation.skipped)
+        maker.add_move(node.path, value, node.channels, cut, op.window.stride)
 
 
 def _add_dilated_max_pool(node: CaffeNode[MaxPool], source: str) -> None:
@@ -108,10 +114,11 @@ def _add_dilated_max_pool(node: CaffeNode[MaxPool], source: str) -> None:
     maps, moved by (0, 0), (0, 2), (2, 0) and (2, 2).
     """
     cells, window = [], node.op.window
-    for row in range(0, window.extent(0), window.dilation[0]):
-        for column in range(0, window.extent(1), window.dilation[1]):
+    rows, columns = window.extent(0), window.extent(1)
+    for row in range(0, rows, window.dilation[0]):
+        for column in range(0, columns, window.dilation[1]):
             # Negative pads cut rows and columns off: what remains begins at the cell of the window.
-            cut = -row, row + 1 - window.extent(0), -column, column + 1 - window.extent(1)
+            cut = -row, row + 1 - rows, -column, column + 1 - columns
             # A window of one cell is the result itself.
             name = node.part("" if window.kernel == (1, 1) else "cell")
             cells.append(node.maker.add_move(name, source, node.channels, cut, window.stride))

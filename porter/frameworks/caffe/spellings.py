@@ -65,11 +65,9 @@ def _multiply(node: CaffeNode[ops.Multiply]) -> None:
     """
     # maps of one cell
     factors = [path for path in node.inputs if node.maker.shapes[path][1:] == (1, 1)]
-    if (
-        len(node.inputs) != 2
-        or len(factors) != 1
-        or len({node.maker.channels(path) for path in node.inputs}) != 1
-    ):
+    have_same_channels = len({node.maker.channels(path) for path in node.inputs}) == 1
+    is_scale = len(node.inputs) == 2 and len(factors) == 1 and have_same_channels
+    if not is_scale:
         _eltwise("PROD")(node)
         return
     (source,) = (path for path in node.inputs if path not in factors)
@@ -79,7 +77,9 @@ def _multiply(node: CaffeNode[ops.Multiply]) -> None:
 
 
 def _clip(node: CaffeNode[ops.Clip]) -> None:
-    """Add min(max(x, low), high) without rounding, as negative maxima: 6 - relu(6 - x) would round."""
+    """Add min(max(x, low), high) as -max(-max(x, low), -high), because Caffe's Eltwise has no minimum. 6 -
+    relu(6 - x) would round.
+    """
     value, low = node.source, node.op.low
     if low == 0:
         value = node.step("low", "ReLU", value)
@@ -172,12 +172,8 @@ def _flatten(node: CaffeNode[ops.Flatten]) -> None:
     """
     source, cells = node.source, node.op.rows * node.op.columns
     if node.op.order == "HWC" and cells > 1:
-        line = node.step(
-            "line",
-            "Reshape",
-            source,
-            shape={"dim": (0, node.maker.channels(source), cells, 1)},
-        )
+        shape = {"dim": (0, node.maker.channels(source), cells, 1)}
+        line = node.step("line", "Reshape", source, shape=shape)
         source = node.step("cells", "Concat", *node.maker.add_slices(node.path, line, 2, cells), axis=1)
     node.result("Flatten", source)
 
@@ -226,20 +222,22 @@ def _conv_transpose(node: CaffeNode[ops.ConvTranspose]) -> None:
     if op.groups != 1:
         parameters["group"] = op.groups
     # the kernel alone, or with the bias if there is one
-    blobs = kernel_and_bias[: 1 if adds_bias_later else 2]
-    uncut = node.step(
-        "" if is_symmetric else "whole", "Deconvolution", *node.inputs, blobs=blobs, **parameters
-    )
-    if not is_symmetric:
-        cut = node.maker.add_move(
-            node.part("cut" if adds_bias_later else ""), uncut, op.filters, subtract_pads(NO_PADS, op.cut)
-        )
-        if adds_bias_later:
-            node.result("Scale", cut, blobs=[np.ones(op.filters), *kernel_and_bias[1:]], bias_term=True)
+    blobs = kernel_and_bias[:1] if adds_bias_later else kernel_and_bias
+    # The last layer has the path.
+    ending = "" if is_symmetric else "whole"
+    uncut = node.step(ending, "Deconvolution", *node.inputs, blobs=blobs, **parameters)
+    if is_symmetric:
+        return
+    name = node.part("cut" if adds_bias_later else "")
+    cut = node.maker.add_move(name, uncut, op.filters, subtract_pads(NO_PADS, op.cut))
+    if adds_bias_later:
+        node.result("Scale", cut, blobs=[np.ones(op.filters), *kernel_and_bias[1:]], bias_term=True)
 
 
 def _spread_cells(node: CaffeNode[Spread]) -> None:
-    """Add a Deconvolution that spreads cells apart by a fixed kernel."""
+    """Add a Deconvolution by a fixed kernel of zeros and ones, which makes a block of cells of each cell: of
+    one channel for an Upsample, of several for a DepthToSpace.
+    """
     kernel, group = spreading_kernel(node.op, node.maker.channels(node.source))
     rows, columns = kernel.shape[2:]
     parameters: dict[str, CaffeParameter] = {

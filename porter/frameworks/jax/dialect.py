@@ -33,7 +33,7 @@ _PARAMS, _BATCH_STATS = "params/", "batch_stats/"
 
 def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str, ...]]:
     """Return the names of a layer's tensors by role; the statistics of norms are in a collection of their
-    own.
+    own: `params/bn1/scale` and `batch_stats/bn1/mean`.
     """
     roles = node.op.tensors(channels_of(graph)[node.source])
     statistics_layer = layer.replace(_PARAMS, _BATCH_STATS, 1) if layer.startswith(_PARAMS) else layer
@@ -81,14 +81,9 @@ def _shape_with_heads(graph: Graph, node: Node, role: str) -> tuple[int, ...] | 
     # The layer behind an attention, whose bias has no heads.
     if source is not None and isinstance(source.op, Attention):
         return (source.op.heads, features // source.op.heads, units) if role == "kernel" else None
-    heads = next(
-        (
-            other.op.heads
-            for other in graph.nodes
-            if isinstance(other.op, Attention) and node.path in other.inputs
-        ),
-        None,
-    )
+    # The layer before an attention.
+    attentions = (other.op for other in graph.nodes if node.path in other.inputs)
+    heads = next((op.heads for op in attentions if isinstance(op, Attention)), None)
     if heads is None:
         return None
     return (features, heads, units // heads) if role == "kernel" else (heads, units // heads)

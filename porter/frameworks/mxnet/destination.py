@@ -68,15 +68,13 @@ class MXNet(NetDestination[SymbolMaker]):
         of 1, a beta of 0.
         """
         known_shapes = tensor_shapes(graph)
-        roles = (
-            (node.path, role)
-            for node in graph.nodes
-            if node.op_name == "batch_norm"
-            for role in ("gamma", "beta")
-        )
-        return {
-            f"{path}_{role}": int(role == "gamma") for path, role in roles if role not in known_shapes[path]
-        }
+        fills = {}
+        for node in graph.nodes:
+            if node.op_name == "batch_norm":
+                for role, number in (("gamma", 1), ("beta", 0)):
+                    if role not in known_shapes[node.path]:
+                        fills[f"{node.path}_{role}"] = number
+        return fills
 
 
 DESTINATION: MXNet = MXNet()

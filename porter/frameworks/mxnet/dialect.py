@@ -52,12 +52,13 @@ def numbered_layers(layers: Collection[str], tensors: Collection[str]) -> Mappin
     `resnetv10_`, in a second network `resnetv11_`; empty where most have none.
     """
     known = set(layers)
-    counts = Counter[str]()
+    counts = Counter[str]()  # how many tensors speak for each prefix; "" is none
     for tensor in tensors:
         network_prefix = _NETWORK_PREFIX.match(tensor)
         for prefix in ("", network_prefix[0]) if network_prefix else ("",):
             # A tensor speaks for a prefix, or for none, if what is left is a known layer and the tensor's
-            # role.
-            counts[prefix] += tensor.removeprefix(prefix).rpartition("_")[0].removesuffix("_running") in known
+            # role: `conv0_weight`, `bn0_running_mean`.
+            layer = tensor.removeprefix(prefix).rpartition("_")[0].removesuffix("_running")
+            counts[prefix] += layer in known
     prefix = max(counts, key=lambda prefix: counts[prefix], default="")
     return {layer: f"{prefix}{layer}" for layer in layers} if prefix else {}

@@ -65,11 +65,11 @@ class SymbolMaker(Maker):
         """
         # An entry is a node, which of its outputs, and a version.
         sources = [[self.node_index(source), 0, 0] for source in inputs]
-        words = {key: _attribute_text(value) for key, value in attributes.items()}
         self._index_of_node[name] = len(self.nodes)
-        self.nodes.append(
-            {"op": op, "name": name} | ({"attrs": words} if words else {}) | {"inputs": sources}
-        )
+        node: dict[str, Any] = {"op": op, "name": name}
+        if attributes:
+            node["attrs"] = {key: _attribute_text(value) for key, value in attributes.items()}
+        self.nodes.append({**node, "inputs": sources})
         return name
 
     def node_index(self, source: str) -> int:
@@ -105,21 +105,24 @@ class SymbolMaker(Maker):
         ]
 
     def shape_along_channels(self, path: str) -> tuple[int, ...]:
-        """Return the shape of an array with one number for each channel of a path's value."""
-        return (1, self.channels(path), *((1, 1) if is_map(self.shapes[path]) else ()))
+        """Return the shape of an array with one number for each channel of a path's value: (1, C, 1, 1) for a
+        map, (1, C) for features.
+        """
+        axes_of_cells = (1, 1) if is_map(self.shapes[path]) else ()
+        return (1, self.channels(path), *axes_of_cells)
 
     def add_crop(self, name: str, source: str, pads: Pads) -> str:
         """Cut so many rows and columns off a map at its top, bottom, left and right, and return the name of
         the result: of `source` where nothing is cut.
         """
-        for axis, (before, after) in ((2, pads[:2]), (3, pads[2:])):
+        top, bottom, left, right = pads
+        for axis, before, after in ((2, top, bottom), (3, left, right)):
             # The last cut gives the value, so it has the name.
-            last = axis == 3 or not any(pads[2:])
+            is_last = axis == 3 or not (left or right)
             if before or after:
-                step_name = name if last else self.name(f"{name}_rows")
-                source = self.add(
-                    "slice_axis", step_name, source, axis=axis, begin=before, end=-after if after else "None"
-                )
+                step_name = name if is_last else self.name(f"{name}_rows")
+                end = -after if after else "None"
+                source = self.add("slice_axis", step_name, source, axis=axis, begin=before, end=end)
         return source
 
     def add_pad(self, name: str, source: str, pads: Pads, fill: float = 0.0, mode: str = "constant") -> str:
@@ -132,15 +135,12 @@ class SymbolMaker(Maker):
         """Add pads of zeros to a map, or cut off as many cells where they are negative, and return the name
         of the result: of `source` where all are 0.
         """
-        top, bottom, left, right = (max(-pad, 0) for pad in pads)
-        pads_added, cells_cut = tuple(max(pad, 0) for pad in pads), (top, bottom, left, right)
-        if any(cells_cut):
-            source = self.add_crop(self.name(f"{name}_cut") if any(pads_added) else name, source, cells_cut)
-        return (
-            self.add_pad(name, source, (pads_added[0], pads_added[1], pads_added[2], pads_added[3]))
-            if any(pads_added)
-            else source
-        )
+        top, bottom, left, right = pads
+        added = (max(top, 0), max(bottom, 0), max(left, 0), max(right, 0))
+        cut = (max(-top, 0), max(-bottom, 0), max(-left, 0), max(-right, 0))
+        if any(cut):
+            source = self.add_crop(self.name(f"{name}_cut") if any(added) else name, source, cut)
+        return self.add_pad(name, source, added) if any(added) else source
 
     def add_channel_sums(
         self, name: str, source: str, kernel: Array, stride: Sequence[int] = (1, 1), groups: int = 1
@@ -159,13 +159,9 @@ class SymbolMaker(Maker):
         )
 
     def add_filled(self, name: str, source: str, number: float) -> str:
-        """Add a value of the shape of another, with `number` everywhere."""
-        return self.add(
-            "_plus_scalar",
-            name,
-            self.add("_mul_scalar", self.name(f"{name}_zero"), source, scalar=0.0),
-            scalar=number,
-        )
+        """Add a value of the shape of another, with `number` everywhere: 0 * x + number."""
+        zeros = self.add("_mul_scalar", self.name(f"{name}_zero"), source, scalar=0.0)
+        return self.add("_plus_scalar", name, zeros, scalar=number)
 
 
 MxnetNode = Spelled[SymbolMaker, OpT]
@@ -185,7 +181,8 @@ NAMES = {
 
 
 def _attribute_text(value: MxnetAttribute) -> str:
-    """Return an attribute's value as the symbol's text has it."""
+    """Return an attribute's value as the symbol's text has it, as Python spells it: `True`, `(3, 3)`."""
     if isinstance(value, bool | int | float | str):
         return str(value)
-    return f"({', '.join(map(str, value))}{',' if len(value) == 1 else ''})"
+    numbers = ", ".join(map(str, value))
+    return f"({numbers},)" if len(value) == 1 else f"({numbers})"

@@ -22,10 +22,11 @@ def add_windowed(node: MxnetNode[Any], realisation: Realisation) -> None:
     """
     op, padded, front, native = node.op, node.source, realisation.front, realisation.native
     # What only other frameworks' layers have: strides and pads made by skipping, and rules of padding.
-    is_foreign = (
-        realisation.subsample or any(realisation.skipped) or (front is not None and front.rule != "explicit")
+    is_made_by_skipping = realisation.subsample or any(realisation.skipped)
+    pads_by_rule = native.rule not in ("valid", "explicit") or (
+        front is not None and front.rule != "explicit"
     )
-    if is_foreign or native.rule not in ("valid", "explicit") or native.rounding == "ceil":
+    if is_made_by_skipping or pads_by_rule or native.rounding == "ceil":
         raise PaddingError(f"MXNet has no operators for '{realisation}'", where=node.path)
     if front is not None:
         padded = node.maker.add_pad(node.part("pad"), node.source, front.pads, front.fill)
@@ -42,12 +43,15 @@ def add_windowed(node: MxnetNode[Any], realisation: Realisation) -> None:
 
 def window_attributes(window: Window, pads: Pads = NO_PADS) -> dict[str, MxnetAttribute]:
     """Return a window as attributes; the pads of opposite sides are alike."""
+    top, _, left, _ = pads
     attributes: dict[str, MxnetAttribute] = {
         "kernel": window.kernel,
         "stride": window.stride,
-        "pad": (pads[0], pads[2]),
+        "pad": (top, left),
     }
-    return attributes | ({"dilate": window.dilation} if window.dilation != (1, 1) else {})
+    if window.dilation != (1, 1):
+        attributes["dilate"] = window.dilation
+    return attributes
 
 
 def filter_attributes(count: int, groups: int, bias: bool) -> dict[str, MxnetAttribute]:
@@ -69,6 +73,7 @@ def _add_pool(node: MxnetNode[MaxPool | AvgPool], realisation: Realisation, padd
     if counted is None:
         node.result("Pooling", padded, **attributes)
         return
+    # A map of ones over the cells and pads that count, and of zeros over the other pads.
     mask, uncounted = node.source, subtract_pads(front.pads if front else NO_PADS, counted)
     if any(counted):
         mask = node.maker.add_pad(node.part("counted"), mask, counted)
@@ -85,15 +90,15 @@ def _add_dilated_max_pool(node: MxnetNode[MaxPool], source: str) -> None:
     convolution with ones, channel by channel, takes every stride-th cell of each part.
     """
     maker, window, identity = node.maker, node.op.window, np.ones((node.channels, 1))
+    rows, columns = window.extent(0), window.extent(1)
     parts = []
-    for row in range(0, window.extent(0), window.dilation[0]):
-        for column in range(0, window.extent(1), window.dilation[1]):
+    for row in range(0, rows, window.dilation[0]):
+        for column in range(0, columns, window.dilation[1]):
             # What remains of the map begins at this cell of the window and ends at its last place.
-            cut = row, window.extent(0) - 1 - row, column, window.extent(1) - 1 - column
+            cut = row, rows - 1 - row, column, columns - 1 - column
             part = maker.add_crop(node.part("part"), source, cut)
-            parts.append(
-                maker.add_channel_sums(node.part("cell"), part, identity, window.stride, len(identity))
-            )
+            name = node.part("cell")
+            parts.append(maker.add_channel_sums(name, part, identity, window.stride, groups=node.channels))
     value = parts[0]
     for number, part in enumerate(parts[1:], 2):
         # The last one has the node's name.

@@ -8,7 +8,6 @@ ones chooses.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import reduce
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -48,9 +47,13 @@ def _pairwise(of_one_shape: str, broadcasting: str) -> Spelling:
     """
 
     def spelling(node: MxnetNode[Op]) -> None:
-        *others, last = node.inputs
-        kind = of_one_shape if len({node.maker.shapes[path] for path in node.inputs}) == 1 else broadcasting
-        node.result(kind, reduce(lambda value, path: node.step("part", kind, value, path), others), last)
+        first, *between, last = node.inputs
+        have_one_shape = len({node.maker.shapes[path] for path in node.inputs}) == 1
+        kind = of_one_shape if have_one_shape else broadcasting
+        value = first
+        for path in between:
+            value = node.step("part", kind, value, path)
+        node.result(kind, value, last)
 
     return spelling
 
@@ -59,11 +62,13 @@ def _add_per_channel(node: MxnetNode[Op], *steps: tuple[str, NetArray | None]) -
     """Add a node for each step, an operator of a value and of one number for each channel; steps without
     numbers are left out.
     """
-    value, present_steps = node.source, [step for step in steps if step[1] is not None]
+    value = node.source
+    present_steps = [(kind, numbers) for kind, numbers in steps if numbers is not None]
     for number, (kind, numbers) in enumerate(present_steps, 1):
-        assert numbers is not None
         variable = node.maker.add_variable(f"{node.name}_{kind.removeprefix('broadcast_')}", numbers)
-        value = node.step("" if number == len(present_steps) else "scaled", kind, value, variable)
+        # The last node has the path.
+        ending = "" if number == len(present_steps) else "scaled"
+        value = node.step(ending, kind, value, variable)
 
 
 def _channel_scale(node: MxnetNode[ops.ChannelScale]) -> None:
@@ -88,9 +93,10 @@ def _affine(node: MxnetNode[ops.Affine]) -> None:
         node.result("_plus_scalar", source, scalar=op.offset[0])
         return
     shape = node.maker.shape_along_channels(node.path)
+    axes_of_cells = (1,) * (len(shape) - 2)
     scale, offset = (
         # one number, or one for each channel
-        np.broadcast_to(np.reshape(numbers, (1, -1, *(1,) * (len(shape) - 2))), shape)
+        np.broadcast_to(np.reshape(numbers, (1, -1, *axes_of_cells)), shape)
         for numbers in (op.scale, op.offset)
     )
     _add_per_channel(node, ("broadcast_mul", scale), ("broadcast_add", offset))
@@ -204,26 +210,26 @@ def _conv_transpose(node: MxnetNode[ops.ConvTranspose]) -> None:
     path, (top, bottom, left, right) = node.path, op.cut
     is_symmetric = (top, left) == (bottom, right) and min(op.cut) >= 0
     adds_bias_later = op.bias and min(op.cut) < 0  # cells that only the bias reaches
-    attributes = window_attributes(op.window, op.cut if is_symmetric else NO_PADS) | filter_attributes(
-        op.filters, op.groups, op.bias and not adds_bias_later
-    )
-    variables = node.tensors("kernel", *([] if adds_bias_later else ["bias"]))
-    uncut = node.step(
-        "" if is_symmetric else "whole", "Deconvolution", *node.inputs, *variables, **attributes
-    )
-    if not is_symmetric:
-        cut = node.maker.add_pad_or_crop(
-            node.part("moved" if adds_bias_later else ""), uncut, subtract_pads(NO_PADS, op.cut)
-        )
-        if adds_bias_later:
-            bias = node.maker.add_variable(
-                f"{node.name}_bias", PortTensor(path, "bias", node.maker.shape_along_channels(path))
-            )
-            node.result("broadcast_add", cut, bias)
+    filters = filter_attributes(op.filters, op.groups, op.bias and not adds_bias_later)
+    attributes = window_attributes(op.window, op.cut if is_symmetric else NO_PADS) | filters
+    variables = node.tensors("kernel") if adds_bias_later else node.tensors("kernel", "bias")
+    # The last node has the path.
+    ending = "" if is_symmetric else "whole"
+    uncut = node.step(ending, "Deconvolution", *node.inputs, *variables, **attributes)
+    if is_symmetric:
+        return
+    name = node.part("moved" if adds_bias_later else "")
+    cut = node.maker.add_pad_or_crop(name, uncut, subtract_pads(NO_PADS, op.cut))
+    if adds_bias_later:
+        tensor = PortTensor(path, "bias", node.maker.shape_along_channels(path))
+        bias = node.maker.add_variable(f"{node.name}_bias", tensor)
+        node.result("broadcast_add", cut, bias)
 
 
 def _spread_cells(node: MxnetNode[Spread]) -> None:
-    """Add a Deconvolution that spreads cells apart by a fixed kernel."""
+    """Add a Deconvolution by a fixed kernel of zeros and ones, which makes a block of cells of each cell: of
+    one channel for an Upsample, of several for a DepthToSpace.
+    """
     kernel, groups = spreading_kernel(node.op, node.maker.channels(node.source))
     window, filters = kernel.shape[2:], filter_attributes(kernel.shape[1] * groups, groups, False)
     node.result(

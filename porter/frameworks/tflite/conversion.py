@@ -99,7 +99,7 @@ def expect_rounding(content: bytes, plain: bytes) -> None:
     """
     rounded, exact = read_model(content), read_model(plain)
     rounded_operators, exact_operators = (
-        [(one.op, len(one.inputs)) for one in model.operators] for model in (rounded, exact)
+        [(operator.op, len(operator.inputs)) for operator in model.operators] for model in (rounded, exact)
     )
     if rounded_operators != exact_operators:
         raise CheckFailed(
@@ -108,8 +108,10 @@ def expect_rounding(content: bytes, plain: bytes) -> None:
     # Each stored tensor of the plain file with the one that stands in its place.
     pairs = dict.fromkeys(
         (exact_name, rounded_name)
-        for one, other in zip(rounded.operators, exact.operators, strict=True)
-        for (rounded_name, _), (exact_name, _) in zip(one.inputs, other.inputs, strict=True)
+        for rounded_operator, exact_operator in zip(rounded.operators, exact.operators, strict=True)
+        for (rounded_name, _), (exact_name, _) in zip(
+            rounded_operator.inputs, exact_operator.inputs, strict=True
+        )
         if exact_name in exact.stored
     )
     for exact_name, rounded_name in pairs:
@@ -119,18 +121,19 @@ def expect_rounding(content: bytes, plain: bytes) -> None:
             )
 
 
-def _is_rounding(found: Array | None, exact: Array) -> bool:
+def _is_rounding(stored: Array | None, exact: Array) -> bool:
     """Say whether the converter's tensor is the exact one, or its rounding to float16 or to 8 bits."""
-    if found is None or found.shape != exact.shape:
+    if stored is None or stored.shape != exact.shape:
         return False
-    if np.array_equal(found, exact) or (
-        exact.dtype == np.float32 and np.array_equal(found, exact.astype(np.float16))
-    ):
+    if np.array_equal(stored, exact):
         return True
-    wide = exact.astype(np.float64)
+    if exact.dtype == np.float32 and np.array_equal(stored, exact.astype(np.float16)):
+        return True
+    exact_double = exact.astype(np.float64)
     # The scale is that of a filter, which is at most that of the whole tensor; 0.1 % are for the rounding of
     # scales.
-    return bool(np.all(np.abs(found.astype(np.float64) - wide) <= 1.001 * _HALF_A_STEP * np.abs(wide).max()))
+    limit = 1.001 * _HALF_A_STEP * np.abs(exact_double).max()
+    return bool(np.all(np.abs(stored.astype(np.float64) - exact_double) <= limit))
 
 
 def input_names(graph: Graph) -> list[str]:
@@ -143,7 +146,9 @@ def output_names(graph: Graph) -> list[str]:
     """Return the names of the graph's outputs in the signature, in their order: `output`, or `output_0` and
     so on for several.
     """
-    return [f"output_{index}" for index in range(len(graph.outputs))] if graph.further else ["output"]
+    if not graph.further:
+        return ["output"]
+    return [f"output_{index}" for index in range(len(graph.outputs))]
 
 
 def _without_variables(tensorflow: Any, model: Any) -> Any:
@@ -165,8 +170,8 @@ def _without_variables(tensorflow: Any, model: Any) -> Any:
 def _with_signature(tensorflow: Any, function: Any, graph: Graph) -> Any:
     """Return a function whose inputs and outputs have the names of the signature."""
     specs = [
-        tensorflow.TensorSpec(each.shape, each.dtype, name)
-        for each, name in zip(function.inputs, input_names(graph), strict=True)
+        tensorflow.TensorSpec(tensor.shape, tensor.dtype, name)
+        for tensor, name in zip(function.inputs, input_names(graph), strict=True)
     ]
 
     def call(*inputs: Any) -> Any:

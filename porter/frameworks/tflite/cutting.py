@@ -11,8 +11,8 @@ from porter.formats.tensorflow import import_tensorflow
 
 def cut_tensors(content: bytes, cut: Collection[int], shown: Collection[int]) -> tuple[bytes, dict[int, int]]:
     """Return a file with the operators of `content`, in its order, in which new inputs are read in place of
-    the tensors that are cut; and the index of each new input by that of its tensor. The new inputs are in
-    none of the file's signatures.
+    the tensors that are cut; and the index of each new input by that of its tensor. So the operators behind
+    a value can be run on other numbers. The new inputs are in none of the file's signatures.
 
     Args:
         content: of a file with one subgraph.

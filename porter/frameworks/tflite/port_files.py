@@ -39,10 +39,11 @@ def write(
         message, next = f"TensorFlow Lite has no weights of {dtype}", f"write {DTYPE('float32')} or float16"
         raise UsageError(message, where=DTYPE, next=next)
     content = convert(plan, tensors, "dynamic" if "porter.quantize" in about else dtype)
-    if dtype == "float16" and not all(
-        np.isfinite(array).all() for array in read_model(content).stored.values()
-    ):
-        raise UsageError("a weight is too large for float16", where=DTYPE, next=f"write {DTYPE('float32')}")
+    if dtype == "float16":
+        stored = read_model(content).stored.values()
+        if not all(np.isfinite(array).all() for array in stored):
+            message, next = "a weight is too large for float16", f"write {DTYPE('float32')}"
+            raise UsageError(message, where=DTYPE, next=next)
     # One image of any size is the only input.
     if plan.only_size is None and not (plan.lowered.axes or plan.lowered.further_inputs):
         content = _with_usual_size(content, *json.loads(about.get("porter.native_size", "[1, 1]")))

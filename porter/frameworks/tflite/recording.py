@@ -36,16 +36,14 @@ def main() -> None:
             experimental_preserve_all_tensors=True,
         )
     input_details = interpreter.get_input_details()
-    for each in input_details:
-        sizes = _input_sizes(
-            # one image; its channels are the last axis, which the sum reads also where there is no axis
-            each["shape_signature"],
-            (1, int(rows), int(columns), int(each["shape"][-1:].sum())),
-        )
-        if sizes != each["shape"].tolist():
-            interpreter.resize_tensor_input(each["index"], sizes)
+    for detail in input_details:
+        channels = int(detail["shape"][-1:].sum())  # the last size; 0 where there is no axis
+        image_sizes = (1, int(rows), int(columns), channels)
+        sizes = _input_sizes(detail["shape_signature"], image_sizes)
+        if sizes != detail["shape"].tolist():
+            interpreter.resize_tensor_input(detail["index"], sizes)
     interpreter.allocate_tensors()
-    inputs = [each["index"] for each in input_details]
+    inputs = [detail["index"] for detail in input_details]
     recorded_tensors = [
         *inputs,
         *(int(index) for op in interpreter._get_ops_details() for index in op["outputs"]),
@@ -58,21 +56,23 @@ def main() -> None:
             runs.append(
                 [_write_tensor(interpreter, index, stream) for index in dict.fromkeys(recorded_tensors)]
             )
-    outputs = [each["index"] for each in interpreter.get_output_details()]
+    outputs = [detail["index"] for detail in interpreter.get_output_details()]
     tensors = {
-        each["index"]: (each["name"], np.dtype(each["dtype"]).name)
-        for each in interpreter.get_tensor_details()
-        if isinstance(each["dtype"], type) and each["dtype"] is not np.bytes_
+        detail["index"]: (detail["name"], np.dtype(detail["dtype"]).name)
+        for detail in interpreter.get_tensor_details()
+        # tensors of numbers
+        if isinstance(detail["dtype"], type) and detail["dtype"] is not np.bytes_
     }
     described = {"runs": runs, "inputs": inputs, "outputs": outputs, "tensors": tensors}
     (Path(target) / "described").write_text(json.dumps(described))
 
 
 def _input_sizes(stated: Any, image_sizes: Sequence[int]) -> list[int]:
-    """Return the sizes of an input, whose open ones are those of an image; for an input that is no image they
-    are 1.
+    """Return the sizes to feed to an input: the stated ones, and where these are open (-1) those of an image;
+    for an input that is no image, 1.
     """
-    fallback = image_sizes if len(stated) == len(image_sizes) else [1] * len(stated)
+    is_image = len(stated) == len(image_sizes)
+    fallback = image_sizes if is_image else [1] * len(stated)
     return [
         int(size) if size >= 0 else fallback_size
         for size, fallback_size in zip(stated, fallback, strict=True)
@@ -82,9 +82,9 @@ def _input_sizes(stated: Any, image_sizes: Sequence[int]) -> list[int]:
 def _feed(interpreter: Any, amplitude: float) -> None:
     """Feed noise of this amplitude to each input."""
     random = np.random.default_rng(0)
-    for each in interpreter.get_input_details():
-        noise = amplitude * random.standard_normal(each["shape"])
-        interpreter.set_tensor(each["index"], noise.astype(each["dtype"]))
+    for detail in interpreter.get_input_details():
+        noise = amplitude * random.standard_normal(detail["shape"])
+        interpreter.set_tensor(detail["index"], noise.astype(detail["dtype"]))
 
 
 def _write_tensor(interpreter: Any, index: int, stream: Any) -> tuple[int, str, list[int]] | None:

@@ -71,7 +71,9 @@ class LiteModel:
             UsageError: a batch does not fit its input, or there are more or fewer.
         """
         graph = self.plan.lowered
-        shapes = taken_shapes(self.plan) | ({INPUT: Axes(graph.axes)} if graph.axes else {})
+        shapes = taken_shapes(self.plan)
+        if graph.axes:  # the first input is no map
+            shapes |= {INPUT: Axes(graph.axes)}
         if len(batches) != len(shapes):
             text = ", ".join(shapes)
             raise UsageError(
@@ -98,18 +100,20 @@ class LiteModel:
         inputs = arrays_for_inputs(batch, graph, channels_last=True)
         maps = {path for path, shape in graph.open_shapes.items() if is_map(shape)}
         if cut:
-            values = self._values_cut(
-                inputs, {path: np.moveaxis(cut[path], 1, -1) if path in maps else cut[path] for path in cut}
-            )
+            cut_channels_last = {
+                path: np.moveaxis(array, 1, -1) if path in maps else array for path, array in cut.items()
+            }
+            values = self._values_cut(inputs, cut_channels_last)
         else:
             # Outputs of the file as people run it; others need an interpreter that keeps all values.
             values = dict(zip(graph.outputs, self._outputs(inputs), strict=True))
             if any(path not in values for path in paths):
                 _run(self._keeping_interpreter, input_names(graph), inputs)
-                values = {
+                kept_values = {
                     path: self._keeping_interpreter.get_tensor(index)
                     for path, index in self._kept_tensors.items()
-                } | values
+                }
+                values = {**kept_values, **values}
         return {
             path: np.moveaxis(value, -1, 1) if path in maps else value
             for path in paths
@@ -214,10 +218,12 @@ def _last_operation(plan: Plan, node: Node) -> str | None:
     op, realisation = node.op, plan.realisations.get(node.path)
     if realisation is not None and realisation.kind == "composition":
         return None
+    if isinstance(op, ops.Add) and len(node.inputs) > 2:
+        return None
     if isinstance(op, ops.Conv | ops.Dense):
         names = {"Conv2D": "convolution", "DepthwiseConv2D": "depthwise", "Dense": "MatMul"}
         return "BiasAdd" if op.bias else names[str(keras_class(plan.lowered, node))]
-    return None if isinstance(op, ops.Add) and len(node.inputs) > 2 else _LAST_OPERATION.get(type(op))
+    return _LAST_OPERATION.get(type(op))
 
 
 def _make_interpreter(content: bytes, delegated: bool, keeps_all: bool) -> Any:
@@ -247,17 +253,17 @@ def _run(
     interpreter: Any,
     names: Sequence[str],
     batches: Sequence[Array],
-    others: Mapping[int, Array] = MappingProxyType({}),
+    further: Mapping[int, Array] = MappingProxyType({}),
 ) -> None:
     """Run the interpreter on batches of the inputs `names`, whose sizes it takes over; its tensors then hold
     the values. Raise CheckFailed where the file does not run.
 
     Args:
-        others: further inputs, by their tensors.
+        further: arrays for inputs that have no name in the signature, by the indices of their tensors.
     """
     details = interpreter.get_signature_runner().get_input_details()
     by_tensor = {details[name]["index"]: batch for name, batch in zip(names, batches, strict=True)}
-    arrays = {index: batch.astype(np.float32) for index, batch in {**by_tensor, **others}.items()}
+    arrays = {index: batch.astype(np.float32) for index, batch in {**by_tensor, **further}.items()}
     try:
         for index, array in arrays.items():
             interpreter.resize_tensor_input(index, array.shape)

@@ -26,7 +26,9 @@ def _multiply(node: KerasNode[ops.MultiplyArray], array: Array) -> CallValue:
 
 
 def _tokens(node: KerasNode[ops.Tokens], array: Array) -> CallValue:
-    """State zeros before the array's tokens, to which the trained ones are added."""
+    """State trained tokens before those of a value. They are zeros of the batch's size, made by a pad of the
+    value, to which the trained numbers are added.
+    """
     with_room = node.step("room", "pad", node.value, ((0, 0), (node.op.count, 0), (0, 0)))
     first = node.step("zeros", "getitem", with_room, (slice(None), slice(None, node.op.count)))
     tokens = node.step("tokens", "add", first, array[None])
@@ -50,8 +52,8 @@ def _resize(node: KerasNode[ops.Resize]) -> CallValue:
     """State a resize by its operations where sizes are open: Keras's UpSampling2D asks whether the new size
     is above 0, which no graph of an open size answers.
     """
-    spelling = resize_by_operations if None in node.value.shape[1:3] and not node.op.size else resize
-    return spelling(node)
+    is_of_open_size = None in node.value.shape[1:3] and not node.op.size
+    return resize_by_operations(node) if is_of_open_size else resize(node)
 
 
 SPELLINGS: Mapping[type[Op], Spelling] = {

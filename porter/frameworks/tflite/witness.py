@@ -77,10 +77,9 @@ def disagreement(checkpoint: Checkpoint, size: KnownSize, whole: bool) -> str | 
         values = {name for operator in model.operators for name in operator.gives}
         for run in recorded.runs:
             known_values = _values_by_name(graph, recorded, run, values)
-            # The last ones are the outputs, whatever the names of tensors are.
-            expected = known_values | dict(
-                zip(names, (run.get(index) for index in recorded.outputs), strict=False)
-            )
+            # The outputs are known by their order, whatever the names of their tensors are.
+            output_values = zip(names, (run.get(index) for index in recorded.outputs), strict=False)
+            expected = known_values | dict(output_values)
             try:
                 difference = _first_difference(reading, known_values, expected, recorded.kinds)
             except (CannotRun, Contradiction) as error:  # porter's engine ran it from its own values
@@ -97,11 +96,11 @@ class _Reading:
     program: KernelProgram
     stored: NamedArrays
 
-    def replay(self, dtype: Dtype, given: NamedArrays) -> Iterator[tuple[OperatorCall, str, Array]]:
-        """Yield each value that porter's engine computes from those that are `given`, with its step and its
-        name.
+    def replay(self, dtype: Dtype, recorded: NamedArrays) -> Iterator[tuple[OperatorCall, str, Array]]:
+        """Yield each value that porter's engine computes in `dtype` from the interpreter's values, given by
+        name, with its step and its name.
         """
-        for step, values in NumpyModel(self.program, self.stored, dtype).replay(given):
+        for step, values in NumpyModel(self.program, self.stored, dtype).replay(recorded):
             for name, value in zip(step.outputs, values, strict=True):
                 yield step, name, np.asarray(value)
 
@@ -125,7 +124,9 @@ class _Recorded:
 
 
 def _record(path: Path, folder: Path, size: KnownSize) -> _Recorded:
-    """Let another process record the values of a model at this size."""
+    """Let another process run a model of TensorFlow Lite at this size, and return the values that it has
+    recorded. They stay in files in `folder`, which are read as they are needed.
+    """
     arguments: tuple[str | Path, ...] = (path.absolute(), folder, *map(str, size))
     try:
         run_apart(recording.__file__, arguments, path.stat().st_size, NAME, _LIMITS)
@@ -135,13 +136,14 @@ def _record(path: Path, folder: Path, size: KnownSize) -> _Recorded:
     data = np.memmap(folder / "values", np.uint8, "r")
     offset = 0
     runs = list[dict[int, Array]]()
+    # The file has the values of all runs one behind the other.
     for tensors_of_run in recorded["runs"]:
-        runs.append({})
+        values = dict[int, Array]()
         for index, kind, shape in filter(None, tensors_of_run):
             end_of_tensor = offset + math.prod(shape) * np.dtype(kind).itemsize
-            # The file has the values of all runs one behind the other.
-            runs[-1][index] = data[offset:end_of_tensor].view(kind).reshape(shape)
+            values[index] = data[offset:end_of_tensor].view(kind).reshape(shape)
             offset = end_of_tensor
+        runs.append(values)
     tensors = {int(index): (name, kind) for index, (name, kind) in recorded["tensors"].items()}
     uses = Counter(name for name, _ in tensors.values())
     names = {index: name for index, (name, _) in tensors.items() if name and uses[name] == 1}
@@ -156,12 +158,15 @@ def _values_by_name(
     inputs. The image is the first input of four axes.
     """
     image = next((index for index in recorded.inputs if index in run and run[index].ndim == 4), None)
-    others = [index for index in recorded.inputs if index != image]
-    inputs = {IMAGE: image, **dict(zip((each.name for each in graph.further_inputs), others, strict=False))}
-    by_name = {name: run[index] for index, name in recorded.names.items() if index in run and name in values}
-    return by_name | {
+    other_inputs = [index for index in recorded.inputs if index != image]
+    further_names = (further.name for further in graph.further_inputs)
+    # The indices of the inputs' tensors, by porter's names of the inputs.
+    inputs = {IMAGE: image, **dict(zip(further_names, other_inputs, strict=False))}
+    values_of_inputs = {
         name: run[index] for name, index in inputs.items() if index is not None and index in run
     }
+    by_name = {name: run[index] for index, name in recorded.names.items() if index in run and name in values}
+    return {**by_name, **values_of_inputs}
 
 
 def _first_difference(
@@ -179,32 +184,30 @@ def _first_difference(
         expected: the values that the interpreter gave, by name.
         kinds: the number types of tensors, as the interpreter says.
     """
-    rounded = reading.replay("float32", known_values)
     # In float32 first, which is fast and settles nearly every model.
     if all(
         _is_close_in_float32(expected.get(name), value) or _distance(expected.get(name), value) <= _ROUNDING
-        for _, name, value in rounded
+        for _, name, value in reading.replay("float32", known_values)
     ):
         return None
-    exactly = reading.replay("float64", known_values)
-    coarsely = reading.replay(
-        "float64", {name: _rounded_to_8_bits(value) for name, value in known_values.items()}
-    )
-    steps = zip(reading.replay("float32", known_values), exactly, coarsely, strict=True)
+    # Each operator's value three times: in float32, in float64, and of inputs that are rounded to 8 bits.
+    rounded_inputs = {name: _rounded_to_8_bits(value) for name, value in known_values.items()}
+    in_float32 = reading.replay("float32", known_values)
+    in_float64 = reading.replay("float64", known_values)
+    of_rounded_inputs = reading.replay("float64", rounded_inputs)
+    steps = zip(in_float32, in_float64, of_rounded_inputs, strict=True)
     # Weights that the file stores as integers, and porter reads as real numbers.
     float_tensors = [name for name, tensor in reading.stored.items() if is_floating(tensor)]
     of_8_bits = {name for name in float_tensors if "int" in kinds.get(name, "")}
-    for (step, name, value), (*_, exact), (*_, rounded_inputs) in steps:
+    for (step, name, value), (*_, exact), (*_, value_of_rounded) in steps:
         is_of_8_bits = not of_8_bits.isdisjoint(step.inputs)
-        of_8_bits |= {name} if is_of_8_bits and name not in known_values else set()
+        if is_of_8_bits and name not in known_values:
+            of_8_bits.add(name)
         distance = _distance(expected.get(name), exact)
-        rounding_in_float32 = _distance(value, exact)
-        rounding = (
-            max(_ROUNDING_OF_8_BITS, _TIMES_OF_8_BITS * _distance(rounded_inputs, exact))
-            if is_of_8_bits
-            else 0.0
-        )
-        if not distance <= max(_ROUNDING, _TIMES_OWN_ROUNDING * rounding_in_float32, rounding):
+        limit = max(_ROUNDING, _TIMES_OWN_ROUNDING * _distance(value, exact))
+        if is_of_8_bits:
+            limit = max(limit, _ROUNDING_OF_8_BITS, _TIMES_OF_8_BITS * _distance(value_of_rounded, exact))
+        if not distance <= limit:
             difference = "another shape" if math.isinf(distance) else f"relative L2 {distance:.1e}"
             return f"'{escaped(name)}' ({escaped(step.op)}; {difference})"
     return None
@@ -224,11 +227,14 @@ def _is_close_in_float32(expected: Array | None, value: Array) -> bool:
     """Say whether a value is within half of `_ROUNDING`, computed in float32 only: that holds for nearly all
     operators of a right reading, and `_distance` copies each value to float64.
     """
-    if expected is None or expected.shape != value.shape or not expected.dtype == value.dtype == np.float32:
-        return expected is None
+    if expected is None:  # there is nothing to compare with
+        return True
+    if expected.shape != value.shape or not expected.dtype == value.dtype == np.float32:
+        return False
     with np.errstate(invalid="ignore", over="ignore"):
         difference = np.subtract(expected, value).ravel()
         flat = value.ravel()
+        # By squares of norms.
         return bool(np.dot(difference, difference) <= (_ROUNDING / 2) ** 2 * np.dot(flat, flat))
 
 
