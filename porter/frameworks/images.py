@@ -77,9 +77,9 @@ def expect_only_size(size: tuple[int, int], only: tuple[int, int], *, fixed_by_p
     """
     if size == only:
         return
-    what = "the pads of this model are right for" if fixed_by_pads else "the layers of this model fit"
+    reason = "the pads of this model are right for" if fixed_by_pads else "the layers of this model fit"
     raise UsageError(
-        f"{what} an input of {only[0]}x{only[1]} only, got {size[0]}x{size[1]}",
+        f"{reason} an input of {only[0]}x{only[1]} only, got {size[0]}x{size[1]}",
         next="convert again for any input size, or for this one" if fixed_by_pads else "give it this size",
     )
 

@@ -67,7 +67,7 @@ class Known:
 def write_class(
     name: str,
     template: Template,
-    given: Mapping[str, Vector],
+    use_arguments: Mapping[str, Vector],
     known: Known,
     entry: Sequence[str] = (),
     defaults: bool = True,
@@ -76,18 +76,18 @@ def write_class(
     between uses, and a `forward` that calls them. Return it with its lines.
 
     Args:
-        given: the recipe's arguments, and `channels`, in each use: `{"channels": {0: 64, 1: 128}}`.
+        use_arguments: the recipe's arguments, and `channels`, in each use: `{"channels": {0: 64, 1: 128}}`.
         known: what the text above the class defines.
         entry: lines that `forward` begins with.
         defaults: whether arguments that are the same in most uses get a default.
     """
-    writer = _BodyWriter(template, given, known, {})
+    writer = _BodyWriter(template, use_arguments, known, {})
     # A product that several expressions need gets a name: the body is written again with it.
     product = writer.arguments.shared_product()
     if product is not None:
-        taken = {*given, *writer.arguments.derived}
+        taken = {*use_arguments, *writer.arguments.derived}
         local = next(name for name in ("width", "hidden", "hidden_") if name not in taken)
-        writer = _BodyWriter(template, given, known, {product: local})
+        writer = _BodyWriter(template, use_arguments, known, {product: local})
     parameters = _make_parameters(writer.arguments.used_arguments(), defaults)
     language = known.language
     # The loops of `forward`, by the first part of each.
@@ -151,10 +151,14 @@ class _BodyWriter:
     """
 
     def __init__(
-        self, template: Template, given: Mapping[str, Vector], known: Known, products: Mapping[str, str]
+        self,
+        template: Template,
+        use_arguments: Mapping[str, Vector],
+        known: Known,
+        products: Mapping[str, str],
     ) -> None:
         self.template, self.known = template, known
-        self.arguments = Arguments(given, literal, products)
+        self.arguments = Arguments(use_arguments, literal, products)
         self.flags: dict[tuple[str | None, int | None], str] = {}
         self.runs: list[PartRun] = []
         self.inlined: dict[str, Mapping[str, Expression]] = {}
@@ -228,21 +232,22 @@ class _BodyWriter:
         if edge.other is None:
             return
         source = (edge.source or "input").replace(".", "_")
-        self._write_flag((name, number), f"{(name or 'output').replace('.', '_')}_from_{source}", edge.here)
+        reader = (name or "output").replace(".", "_")
+        self._write_flag((name, number), f"{reader}_from_{source}", edge.flag)
 
-    def _write_flag(self, key: tuple[str | None, int | None], flag: str, here: Mapping[int, bool]) -> None:
+    def _write_flag(self, key: tuple[str | None, int | None], flag: str, values: Mapping[int, bool]) -> None:
         """Write an attribute that tells uses apart, such as `self.residual = stride == 1`, and note its name
         in `flags` under `key`.
 
         Args:
             flag: its name, which gets an underscore where a part has it.
-            here: its value by the number of the use.
+            values: of the attribute, by the number of the use.
         """
         taken = {*self.flags.values(), *(part.name.split(".")[0] for part in self.template.parts)}
         while flag in taken:
             flag += "_"
         self.flags[key] = flag
-        self.body.line(f"self.{flag} = {self.arguments.condition(here, flag)}")
+        self.body.line(f"self.{flag} = {self.arguments.condition(values, flag)}")
 
     def _write_part(self, part: TemplatePart, single: bool) -> None:
         """Write what makes a part: nothing for another call of a part and for one that `forward` says itself;
@@ -279,23 +284,24 @@ class _BodyWriter:
         """Write the layers that a part is in several uses: one line, or a branch of an `if` for each, and an
         identity for the uses that lack the part.
         """
-        rest = set(range(self.template.uses))  # uses whose layer is not written yet
+        unwritten = set(range(self.template.uses))  # uses whose layer is not written yet
         word = "if"
         for alternative in part.alternatives:
             value = self._part_expression(alternative, part.name)
-            left = rest - set(alternative.at)
+            left = unwritten - set(alternative.at)
             code = self.body
             if left:
-                here = {use: use in alternative.at for use in rest}
-                condition = self.arguments.condition(here, f"with_{part.name.replace('.', '_')}", part.name)
+                has_layer = {use: use in alternative.at for use in unwritten}
+                flag = f"with_{part.name.replace('.', '_')}"
+                condition = self.arguments.condition(has_layer, flag, part.name)
                 code = self.body.within(f"{word} {condition}:")
             # the last of several alternatives needs no condition
             elif word == "elif":
                 code = self.body.within("else:")
             code.comment(alternative.why)
             code.say(f"self.{part.name} = ", value)
-            rest, word = left, "elif"
-        if rest:
+            unwritten, word = left, "elif"
+        if unwritten:
             self.body.within("else:").line(f"self.{part.name} = {self.known.language.identity}")
 
     def _part_expression(self, alternative: Alternative, owner: str) -> Expression:
@@ -316,17 +322,17 @@ class _BodyWriter:
         as `nn.ReLU() if act else nn.Identity()`. The last one is the identity if some of the uses lack the
         member.
         """
-        rest = set(at)  # uses that no choice covers yet
+        uncovered = set(at)  # uses that no choice covers yet
         choices: list[tuple[Expression, str]] = []  # layers with their conditions
         why = next((alternative.why for alternative in part.alternatives if alternative.why), "")
         for alternative in part.alternatives:
             value = self._part_expression(alternative, f"{owner}_{part.name}")
-            left = rest - set(alternative.at)
+            left = uncovered - set(alternative.at)
             if not left:
                 break
-            here = {use: use in alternative.at for use in rest}
-            choices.append((value, self.arguments.condition(here, f"with_{part.name}", part.name)))
-            rest = left
+            has_layer = {use: use in alternative.at for use in uncovered}
+            choices.append((value, self.arguments.condition(has_layer, f"with_{part.name}", part.name)))
+            uncovered = left
         else:
             value = self.known.language.identity
         # The first choice becomes the outermost.

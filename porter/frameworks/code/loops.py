@@ -329,9 +329,9 @@ def _rows_with_special_first(
     start = 0  # the first use of the row
     for end in range(1, len(values) + 1):
         # the uses of this row and the next one, without that argument
-        rest = [(*row[:place], *row[place + 1 :]) for row in values[start : end + 1]]
+        other_values = [(*row[:place], *row[place + 1 :]) for row in values[start : end + 1]]
         # A row ends where another argument differs, or where the one at `place` is not the usual one.
-        if end == len(values) or rest[0] != rest[-1] or values[end][place] != usual:
+        if end == len(values) or other_values[0] != other_values[-1] or values[end][place] != usual:
             yield values[start], end - start
             start = end
 
@@ -381,6 +381,6 @@ def _row_text(values: tuple[PlainValue, ...]) -> str:
     return f"({', '.join(texts)})" if len(texts) > 1 else texts[0]
 
 
-def _is_multiple(value: PlainValue, factor: int, of: PlainValue) -> bool:
-    """Say whether a value is `factor` times `of`, which is a whole number and no bool."""
-    return type(of) is int and value == factor * of
+def _is_multiple(value: PlainValue, factor: int, number: PlainValue) -> bool:
+    """Say whether a value is `factor` times a number, which is a whole one and no bool."""
+    return type(number) is int and value == factor * number

@@ -115,7 +115,7 @@ class _Classes:
                 self._define_block(block, ())
         template = unify({0: self.tree}, self.uses, self.language.functions)
         stages = self._write_stages(template)
-        calls = {row: made for stage in stages for row, made in stage.calls.items()}
+        calls = {row: call_of_row for stage in stages for row, call_of_row in stage.calls.items()}
         model = write_class(
             "Model", template, {}, Known(self.language, self.by_name, self.norms, calls), entry
         )
@@ -182,11 +182,13 @@ class _Classes:
         """
         bodies = dict(enumerate(uses))
         template = unify(bodies, self.uses, self.language.functions)
-        given = self._arguments_of_uses(bodies)
+        use_arguments = self._arguments_of_uses(bodies)
         # Where a loop makes all uses, its one call states the arguments, so defaults would save nothing.
         in_a_row = len(uses) >= SHORTEST and all(use.path in self.in_rows for use in uses)
         known = Known(self.language, self.by_name, self.norms)
-        written_class = write_class(self._free_name(block), template, given, known, defaults=not in_a_row)
+        written_class = write_class(
+            self._free_name(block), template, use_arguments, known, defaults=not in_a_row
+        )
         self.by_name[written_class.name] = written_class
         for number, use in bodies.items():
             self.uses[use.path] = ClassUse(
@@ -200,7 +202,7 @@ class _Classes:
         """
         arguments = {use: body.arguments or {} for use, body in bodies.items()}
         channels: Vector = {use: self.channels[body.source] for use, body in bodies.items()}
-        given: dict[str, Vector] = {}
+        use_arguments: dict[str, Vector] = {}
         for name in arguments[0]:
             is_usable = name.isidentifier() and not iskeyword(name) and name not in self._reserved_names
             if not is_usable or any(name not in stated for stated in arguments.values()):
@@ -208,8 +210,8 @@ class _Classes:
             vector = {use: _hashable(stated[name]) for use, stated in arguments.items()}
             # An argument that is the number of channels everywhere goes by that name.
             if vector != channels:
-                given[name] = vector
-        return {**given, "channels": channels}
+                use_arguments[name] = vector
+        return {**use_arguments, "channels": channels}
 
     def _free_name(self, block: str) -> str:
         """Return a class's name that no other class has: `InvertedResidual` of the block `inverted_residual`,

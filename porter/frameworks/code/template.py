@@ -36,13 +36,13 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Edge:
-    """The part that feeds another: `source`, or `other` in the uses where `here`, by the number of the use,
+    """The part that feeds another: `source`, or `other` in the uses where the flag, by the number of the use,
     is false.
     """
 
     source: str
     other: str | None = None
-    here: Mapping[int, bool] = field(default_factory=dict)
+    flag: Mapping[int, bool] = field(default_factory=dict)
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -308,12 +308,12 @@ class _Flow:
         is chosen.
         """
         edge = self.edges[name][number]
-        chosen = edge.here.get(use)  # None where no source is chosen for this use
+        chosen = edge.flag.get(use)  # None where no source is chosen for this use
         for source, flag in ((edge.source, True), (edge.other, False)):
             if source is not None and chosen in (None, flag) and self._resolves(source, use, wanted):
                 if edge.other is not None:
                     inputs = list(self.edges[name])
-                    inputs[number] = replace(edge, here={**edge.here, use: flag})
+                    inputs[number] = replace(edge, flag={**edge.flag, use: flag})
                     self.edges[name] = tuple(inputs)
                 self.through[name] = number
                 return True

@@ -47,6 +47,7 @@ def _pairwise(of_one_shape: str, broadcasting: str) -> Spelling:
     """
 
     def spelling(node: MxnetNode[Op]) -> None:
+        """Add the nodes of the node's values, from left to right."""
         first, *between, last = node.inputs
         have_one_shape = len({node.maker.shapes[path] for path in node.inputs}) == 1
         kind = of_one_shape if have_one_shape else broadcasting

@@ -225,7 +225,8 @@ def _op_function(node: AtenNode) -> Callable[[Mapping[str, Any]], Any]:
     packet = getattr(torch.ops.aten, name, None) if is_listed else None
     if packet is None or overload not in packet.overloads() or UNKNOWN in node.arguments.values():
         raise CannotRun(f"porter does not run '{node.target}' with this torch", where=node.name)
-    function, new_names = getattr(packet, overload), dict[str, str]()
+    function = getattr(packet, overload)
+    new_names: dict[str, str] = {}
     if node.target == "aten.view.default":
         # A view asks for memory in one piece, which a module moved to channels last does not have.
         function = torch.ops.aten.reshape.default

@@ -136,7 +136,8 @@ def _add_group_norm(writer: Writer, difference: JaxEquation, root: str) -> str |
         return None
     # Mean and variance are those of x with its channels in groups, an axis more.
     grouped_name, axes = source_of_mean
-    reshape, grouped_shape = writer.producers.get(grouped_name), writer.shape(grouped_name)
+    reshape = writer.producers.get(grouped_name)
+    grouped_shape = writer.shape(grouped_name)
     groups = grouped_shape[-2]
     if reshape is None or reshape.name != "reshape" or reshape.source != source:
         return None

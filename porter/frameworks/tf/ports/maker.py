@@ -59,7 +59,7 @@ class CallMaker:
             config: the arguments of its class.
         """
         inputs = value if isinstance(value, list) else [value]
-        shape = layer_shape(kind, config, [each.shape for each in inputs])
+        shape = layer_shape(kind, config, [source.shape for source in inputs])
         return self._record(
             KerasCall(LAYERS_MODULE, kind, name, config, (value,), {}, self._next_value(shape, self.dtype))
         )

@@ -88,7 +88,9 @@ def state_model(
 def _constant_arrays(graph: Graph, node: Node, tensors: NamedArrays, dtype: Dtype) -> list[Array]:
     """Return the arrays that a node holds, in `dtype` and with the channels of a map last."""
     arrays = [array.astype(dtype) for array in tensors.values()]
-    return [each.transpose(1, 2, 0) for each in arrays] if is_map(graph.open_shapes[node.path]) else arrays
+    if is_map(graph.open_shapes[node.path]):
+        return [array.transpose(1, 2, 0) for array in arrays]
+    return arrays
 
 
 def _channels_last_shape(shape: Shape) -> Shape:
@@ -100,16 +102,16 @@ def _expect_tensors(shapes: Mapping[str, Mapping[str, tuple[int, ...]]], tensors
     Raise MappingError where that is not so.
     """
     wanted = {f"{path}:{role}": shape for path, roles in shapes.items() for role, shape in roles.items()}
-    given = {
+    actual = {
         f"{path}:{role}": array.shape
         for path, roles in tensors.items()
         for role, array in roles.items()
         if role != "batches"
     }
-    expect_cover(wanted.keys() - given.keys(), given.keys() - wanted.keys())
+    expect_cover(wanted.keys() - actual.keys(), actual.keys() - wanted.keys())
     for name, shape in wanted.items():
-        if given[name] != shape:
-            raise MappingError(f"expected shape {shape}, got {given[name]}", where=name)
+        if actual[name] != shape:
+            raise MappingError(f"expected shape {shape}, got {actual[name]}", where=name)
 
 
 def _layer_variables(

@@ -122,11 +122,11 @@ class Statement:
         visits = list(self._depth_by_visit)
         depths = dict.fromkeys(self._depth_by_visit, 0)
         deepest = dict[str, int]()  # by the name of the layer
-        ended = in_order(
+        # Each call behind those that it reads, so that the loop begins at the outputs.
+        sorted_calls = in_order(
             (self.values[path].call for path in self.outputs), lambda index: self.calls[index].inputs
         )
-        # `ended` has each call behind those that it reads, so this begins at the outputs.
-        for index in reversed(ended):
+        for index in reversed(sorted_calls):
             name = self.calls[index].name
             # A call is at least as deep as the other calls of its layer so far.
             depths[index] = deepest[name] = max(depths[index], deepest.get(name, 0))
