@@ -110,8 +110,8 @@ def _axes_of_batch(shape: Shape) -> Mapping[int, int]:
 
 
 def _crop(op: ops.Crop, shape: Shape) -> Layer:
-    """Return the layer `crop`, whose argument `cells` has the axis, start, stop and step of each cut: the
-    first 7 rows of a map are `((1, None, 7, None),)`.
+    """Return the layer `crop`, whose argument `cells` has the axis, start, stop and step of each cut. A map
+    without its last row has `((1, 0, -1, 1), (2, 0, None, 1))`.
     """
     cuts = [
         (axis_of_layer, op.cuts[axis])
@@ -124,7 +124,7 @@ def _crop(op: ops.Crop, shape: Shape) -> Layer:
 
 def _rearrange(op: ops.Rearrange, shape: Shape) -> Layer:
     """Return the layer `rearrange`, whose pattern says how axes are split, moved and joined, as einops does;
-    the channels of maps are last: `a b c -> (a b) c` makes tokens of a map's cells.
+    the channels of maps are last: `h w c -> (h w) c` makes tokens of a map's cells.
     """
     split = [[f"{name}={size}" if size else name for name, size in axis] for axis in op.moves.split]
     joined = [list(axis) for axis in op.moves.joined]

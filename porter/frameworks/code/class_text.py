@@ -203,8 +203,8 @@ class _BodyWriter:
 
     def _inlined_arguments(self, part: TemplatePart) -> Mapping[str, Expression] | None:
         """Return the arguments of a part that is no attribute of the module, because `forward` says it where
-        it is applied, such as `nn.max_pool(x, (2, 2))`: a layer without tensors that is the same in all uses.
-        None for any other part.
+        it is applied, such as `nnx.max_pool(x, (2, 2))`: a layer without tensors, the same in all uses. None
+        for any other part.
         """
         language = self.known.language
         if language.inline is None or part.again is not None:
@@ -369,7 +369,7 @@ def call_class(called: Class, texts: Mapping[str, Expression], language: Languag
 
 def recurring_norms(tree: Body, language: Language) -> dict[str, dict[str, str]]:
     """Return the kinds of batch norms whose epsilon and momentum, where not at their defaults, the text would
-    state in several places, with these arguments: `{"nn.BatchNorm2d": {"eps": "0.001"}}`. model.py defines
+    state in several places, with these arguments: `{"BatchNorm2d": {"eps": "0.001"}}`. model.py defines
     them once, at its top.
     """
     # By kind and shared arguments: where norms with these stand.

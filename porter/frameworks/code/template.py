@@ -159,7 +159,7 @@ def _chain_of(part: Part) -> Body | None:
 
 
 def _class_name(part: Part, classes: ClassUses) -> str:
-    """Return the class of a part: a layer's such as `nn.Conv2d`, a block's, CHAIN or ROW; for a further call
+    """Return the class of a part: a layer's such as `Conv2d`, a block's, CHAIN or ROW; for a further call
     of another part, `conv1 again`.
     """
     content = part.content

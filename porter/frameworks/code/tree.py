@@ -116,8 +116,8 @@ def _further_arguments(graph: Graph, language: Language) -> dict[str, str]:
 
 def _without_reshapes(graph: Graph, steps: Sequence[LayerStep], language: Language) -> list[LayerStep]:
     """Return the steps without those that turn the features of a global pool, N x C, into a map N x C x 1 x 1
-    again. The pool before such a step then keeps its map (`keepdim=True`), and what read the step reads the
-    pool. A step stays if the features are read by another one too.
+    again. The pool before such a step then keeps its map (in Flax by `keepdims=True`), and what read the step
+    reads the pool. A step stays if the features are read by another one too.
     """
     by_path = {step.path: step for step in steps}
     reads = Counter(graph.outputs)
