@@ -131,6 +131,12 @@ def test_what_holds_at_every_remainder_holds_at_every_size(
     assert least_general_size(graph, sizes) == (least if every else None)
 
 
+def test_a_size_of_short_maps_takes_no_claim_away() -> None:
+    """The native size of a network for small images is among those that are compared."""
+    assert least_general_size(graph_of(HALVED), ((3, 3), (5, 6), (6, 5))) == (5, 5)
+    assert least_general_size(graph_of(HALVED), ((3, 3), (5, 6))) is None
+
+
 class Anything:
     """A source that takes every size."""
 
