@@ -48,6 +48,8 @@ _NUMBERS = 74_000
 cells show little. Two of 128x97, at which most networks are compared, have them.
 """
 _MOST_IMAGES = 64
+_MANY_OUTPUTS = 256
+"""So many numbers the outputs for one image have if rounding is measured on that image."""
 _MOST_VALUES, _HELD = 1 << 30, 1 << 26
 """So many numbers the values of a size's images have at most, above two images, and those of the images that
 are run at once: a graph may make large maps of a small image.
@@ -145,6 +147,7 @@ class Check:
         The number type that decides what the function is has `images` of a size, or more. Another has two
         like photos, because noise makes a network round as it never does on what it is for. The limit in
         float32 is for several images together: for one image with few logits, rounding exceeds it by chance.
+        One is enough where it has many, and float64 compared every node by itself.
 
         Args:
             sizes: rows and columns for the exact type and for the rounded ones.
@@ -166,6 +169,8 @@ class Check:
         if self.is_whole and decides:
             return [make_telling_images(size, 1, channels, self.fed, SMOOTH)]
         least = self.images if decides else 2
+        if self.is_whole and self._count_outputs(size) >= _MANY_OUTPUTS:
+            least = 1
         enough = _enough_images(channels, size)
         count = max(least, min(enough, _MOST_IMAGES, _MOST_VALUES // per_image))
         at_once, fewest_parts = (max(values.values()), 1) if enough <= least else (_HELD, 2)
@@ -175,6 +180,11 @@ class Check:
         count = parts * -(-count // parts)
         images = make_telling_images(size, count, channels, self.fed, self.rough if decides else SMOOTH)
         return np.split(images, parts)
+
+    def _count_outputs(self, size: KnownSize) -> int:
+        """Return how many numbers the outputs for one image of a size have."""
+        stated = shapes(self.port.graph, size)
+        return sum(count_numbers(stated[path]) for path in self.port.graph.outputs)
 
     def against(
         self, source: SourceValues, sizes: Sizes, ending: Callable[[Array], Array] | None = None
