@@ -60,7 +60,9 @@ class Caffe(NetDestination[CaffeMaker]):
         return [(layer.word("name") or "", layer) for layer in parse_text(text).parts("layer")[1:]]
 
     def encode_arrays(self, net: CaffeMaker, arrays: NamedArrays) -> Iterable[bytes | memoryview]:
-        """Return the .caffemodel of a net, within protobuf's limit."""
+        """Return the content of the .caffemodel of a net: its layers' words with their blobs. Raise
+        UsageError where these are more than protobuf's 2 GiB.
+        """
         if sum(array.nbytes for array in arrays.values()) > _MAX_BYTES:
             raise UsageError(
                 "a .caffemodel has at most 2 GiB, and these weights have more",

@@ -142,7 +142,9 @@ def _affine(node: CaffeNode[ops.Affine]) -> None:
 
 
 def _response_norm(node: CaffeNode[ops.LocalResponseNorm]) -> None:
-    """Add an LRN. Where its bias is not 1, a factor stands for the bias."""
+    """Add an LRN, x / (bias + alpha * sum) ** beta. A positive bias other than 1 is taken out of the power as
+    a factor: bias ** -beta * x / (1 + alpha / bias * sum) ** beta.
+    """
     op = node.op
     # A power of a bias of 0 or less is no factor.
     if op.bias <= 0 or op.bias == 1:
@@ -167,8 +169,8 @@ def _dense(node: CaffeNode[ops.Dense]) -> None:
 
 
 def _flatten(node: CaffeNode[ops.Flatten]) -> None:
-    """Add a Flatten; cell by cell where the channels come last: the cells along one axis, then one behind the
-    other along the channels.
+    """Add a Flatten, which takes all cells of a channel one after the other. For the order HWC, all channels
+    of a cell, the map becomes a line of cells first, of which each is cut out, and these are joined.
     """
     source, cells = node.source, node.op.rows * node.op.columns
     if node.op.order == "HWC" and cells > 1:
@@ -179,20 +181,16 @@ def _flatten(node: CaffeNode[ops.Flatten]) -> None:
 
 
 def _choose_channels(node: CaffeNode[ChannelChoice]) -> None:
-    """Choose channels of a value, or zeros, by a convolution of one cell."""
+    """Add a choice of channels, such as a shuffle or a pad by channels of zeros, as a product with a kernel
+    of zeros and ones: by a Convolution of one cell for maps, an InnerProduct for features.
+    """
     source, kernel = node.source, channel_choice_kernel(node.op, node.maker.channels(node.source))
+    filters = len(kernel)
     if is_map(node.maker.shapes[source]):
-        blobs = [kernel[..., np.newaxis, np.newaxis]]
-        node.result(
-            "Convolution",
-            source,
-            blobs=blobs,
-            num_output=len(kernel),
-            kernel_size=1,
-            bias_term=False,
-        )
+        blobs = [kernel[:, :, np.newaxis, np.newaxis]]
+        node.result("Convolution", source, blobs=blobs, num_output=filters, kernel_size=1, bias_term=False)
     else:
-        node.result("InnerProduct", source, blobs=[kernel], num_output=len(kernel), bias_term=False)
+        node.result("InnerProduct", source, blobs=[kernel], num_output=filters, bias_term=False)
 
 
 def _pad_map(node: CaffeNode[ops.PadMap]) -> None:
@@ -254,7 +252,7 @@ def _spread_cells(node: CaffeNode[Spread]) -> None:
 
 
 def _space_to_depth(node: CaffeNode[ops.SpaceToDepth]) -> None:
-    """Add a Convolution that gathers the cells of a block by a fixed kernel."""
+    """Add a Convolution by a fixed kernel of zeros and ones, which makes channels of the cells of a block."""
     kernel = gathering_kernel(node.op, node.maker.channels(node.source))
     parameters = {"kernel_size": node.op.block, "stride": node.op.block}
     node.result(

@@ -27,7 +27,9 @@ def front_layer(
     """
 
     def front_layer_of(front: Front, site: Site, why: str) -> Layer:
-        """Return the layer that pads before a site; `why` stands at it as a comment."""
+        """Return the pad layer in front of a windowed op: by fixed pads, or by a rule SAME that computes them
+        as the model runs. `why` is its comment.
+        """
         top, bottom, left, right = front.pads
         if front.rule == "explicit":
             width: PlainValue = ((0, 0), (top, bottom), (left, right), (0, 0))
@@ -52,11 +54,14 @@ def pad_arguments(op: ops.Pad | ops.ExtendMap, shape: Shape) -> dict[str, PlainV
 
 
 def reduce_arguments(op: ops.Reduce) -> dict[str, PlainValue]:
-    """Return the arguments of the framework's function that reduces an axis. That of an array follows the
-    batch's; of a map, rows and columns have the numbers 1 and 2 here too, and the channels, 0 in porter's
-    order, are last.
+    """Return the arguments of the framework's function that reduces an axis, such as `{"axis": -1,
+    "keepdims": True}` for the channels of a map.
     """
-    return {"axis": 1 + op.over} if op.of_arrays else {"axis": op.over or -1, "keepdims": True}
+    if op.of_arrays:
+        return {"axis": 1 + op.over}  # behind the batch
+    # Rows and columns have 1 and 2 here as in porter's order, C x H x W; the channels, 0 there, are last.
+    is_of_channels = op.over == 0
+    return {"axis": -1 if is_of_channels else op.over, "keepdims": True}
 
 
 def one(values: tuple[int, int]) -> PlainValue:

@@ -153,7 +153,9 @@ class Forward:
         return self.code.fits(f"return {flat(expression)}")
 
     def _write_return(self) -> None:
-        """Write the return of the outputs."""
+        """Write the last line, `return x` or `return x, features`. A pending statement goes into it if its
+        value is the only output, `return self.head(x)`; otherwise it is written before.
+        """
         outputs = [
             self._edge_expression(edge, (None, number), self.variables)
             for number, edge in enumerate(self.template.outputs)

@@ -158,7 +158,9 @@ class Code:
             self.say(prefix, bare if self.fits(prefix + bare + suffix) else several, suffix)
 
     def _say_choice(self, prefix: str, choice: Choice, suffix: str) -> None:
-        """Write a choice over several lines."""
+        """Write a choice in parentheses over several lines: on one line between these if it fits, otherwise
+        its value, its condition and the other value on a line each.
+        """
         whole = flat(choice)
         inner = self.within(f"{prefix}(")
         if whole is not None and inner.fits(whole):

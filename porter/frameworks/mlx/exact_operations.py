@@ -25,7 +25,9 @@ def _pair(value: Pair) -> tuple[int, int]:
 
 
 def _run_by_numpy(function: Callable[..., Numbers]) -> Callable[..., mx.array]:
-    """Return `function`, which takes and gives numpy arrays, as an operation on arrays of MLX in float64."""
+    """Return an operation on arrays of MLX that computes in float64 by `function`, which takes and gives
+    arrays of numpy.
+    """
 
     def run(*arrays: Any, **settings: Any) -> mx.array:
         operands = (np.asarray(array) if isinstance(array, mx.array) else array for array in arrays)
@@ -38,7 +40,7 @@ def _run_by_numpy(function: Callable[..., Numbers]) -> Callable[..., mx.array]:
 def _conv(
     x: Numbers, weight: Numbers, stride: Pair = 1, padding: Pair = 0, dilation: Pair = 1, groups: int = 1
 ) -> Numbers:
-    """Compute a convolution of an image with the channels last."""
+    """Compute what mx.conv2d computes, of maps N x H x W x C, by porter's kernel of maps N x C x H x W."""
     rows, columns = _pair(padding)
     grid = Grid(_pair(stride), _pair(dilation), (rows, rows, columns, columns))
     result = windows.conv(with_channels_first(x), reorder_axes(weight, "OHWI"), grid=grid, groups=groups)
@@ -54,7 +56,9 @@ def _transposed(
     output_padding: Pair = 0,
     groups: int = 1,
 ) -> Numbers:
-    """Compute a transposed convolution of an image with the channels last."""
+    """Compute what mx.conv_transpose2d computes, of maps N x H x W x C, by porter's kernel of maps N x C x H
+    x W.
+    """
     rows, columns = _pair(padding)
     grid = Grid(_pair(stride), _pair(dilation), (rows, rows, columns, columns))
     # Filters x rows x columns x channels of a group become channels x filters of a group x rows x columns.

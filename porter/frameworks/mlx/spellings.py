@@ -50,7 +50,7 @@ def _norm(kind: str, size: str = "dims") -> Callable[[Any, Shape], Layer]:
     """
 
     def spell_norm(op: Any, shape: Shape) -> Layer:
-        """Spell a norm for an input of this shape, with the op's epsilon, scale and offset."""
+        """Return the layer of a norm for an input of this shape, with the op's epsilon, scale and offset."""
         arguments: dict[str, PlainValue] = {}
         if isinstance(op, ops.GroupNorm):
             arguments["num_groups"] = op.groups

@@ -42,7 +42,9 @@ def add_windowed(node: MxnetNode[Any], realisation: Realisation) -> None:
 
 
 def window_attributes(window: Window, pads: Pads = NO_PADS) -> dict[str, MxnetAttribute]:
-    """Return a window as attributes; the pads of opposite sides are alike."""
+    """Return the attributes of a window: `kernel`, `stride`, `pad` (of which the pads of opposite sides are
+    alike), and `dilate` if it is dilated.
+    """
     top, _, left, _ = pads
     attributes: dict[str, MxnetAttribute] = {
         "kernel": window.kernel,

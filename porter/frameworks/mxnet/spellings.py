@@ -82,7 +82,9 @@ def _channel_scale(node: MxnetNode[ops.ChannelScale]) -> None:
 
 
 def _affine(node: MxnetNode[ops.Affine]) -> None:
-    """Add a product and a sum, by operators of one number where there is one for all channels."""
+    """Add x * scale + offset: by operators of one number where there is one for all channels, without a step
+    that changes nothing; otherwise by arrays with a number for each channel.
+    """
     op = node.op
     if len(op.scale) == len(op.offset) == 1:
         source = node.source
@@ -195,7 +197,9 @@ def _extend_map(node: MxnetNode[ops.ExtendMap]) -> None:
 
 
 def _choose_channels(node: MxnetNode[ChannelChoice]) -> None:
-    """Choose channels of a value, or zeros: by a slice where they are a range, otherwise by a convolution."""
+    """Add a choice of channels, such as a shuffle or a pad by channels of zeros: a slice where they are a
+    range, otherwise a product with a kernel of zeros and ones.
+    """
     source, op = node.source, node.op
     if isinstance(op, ops.SliceChannels) and op.step == 1:
         node.result("slice_axis", source, axis=1, begin=op.start, end=op.stop)
@@ -244,7 +248,7 @@ def _spread_cells(node: MxnetNode[Spread]) -> None:
 
 
 def _space_to_depth(node: MxnetNode[ops.SpaceToDepth]) -> None:
-    """Add a Convolution that gathers the cells of a block by a fixed kernel."""
+    """Add a Convolution by a fixed kernel of zeros and ones, which makes channels of the cells of a block."""
     kernel = gathering_kernel(node.op, node.maker.channels(node.source))
     window, filters = (node.op.block, node.op.block), filter_attributes(len(kernel), 1, False)
     node.result(

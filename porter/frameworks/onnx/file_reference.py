@@ -222,7 +222,9 @@ class OnnxRunner:
 
     @cached_property
     def _model_in_dtype(self) -> ModelParts:
-        """The model with all its real numbers in `dtype`, and its tensors."""
+        """The file's model with all its real numbers in `dtype`, and its tensors beside it: those of two axes
+        and more, without copies where their type is right. Smaller ones are in the model itself.
+        """
         onnx = import_onnx()
         model = onnx.ModelProto()
         model.CopyFrom(self.definition)

@@ -95,7 +95,9 @@ class NodeMaker:
                 self._state_axes_of_resize(node)
 
     def _state_axes_of_pad(self, node: Any) -> None:
-        """Let a Pad by constant amounts state all axes."""
+        """Change a Pad of some axes by constant amounts so that it states the amounts of all axes, 0 for the
+        others, and no axes.
+        """
         # A Pad's inputs are the value, the amounts, the fill (or ""), and the axes.
         amounts, axes = self.constants[node.input[1]], self.constants.pop(node.input[3])
         rank = 1 + len(self.shapes[node.name]) if node.name in self.shapes else 4

@@ -199,7 +199,9 @@ def replay_model(model: ModelParts, values: NamedArrays) -> Iterator[tuple[Any, 
 
 
 def _with_tensors_as_inputs(proto: Any, tensors: NamedArrays) -> Any:
-    """Make the initialisers without content the last inputs of `proto`, and return it."""
+    """Make the initialisers of `proto` whose content is in `tensors` its last inputs, in place, and return
+    it: the reference implementation takes them from outside then.
+    """
     as_inputs = [tensor for tensor in proto.graph.initializer if tensor.name in tensors]
     remaining = [tensor for tensor in proto.graph.initializer if tensor.name not in tensors]
     del proto.graph.initializer[:]

@@ -190,7 +190,9 @@ def _pad(x: Array, pads: Any, value: Any = None, axes: Any = None, mode: str = "
 
 
 def _also_for_rows(operator: OperatorFunction) -> OperatorFunction:
-    """Let an operator of maps also take rows of cells N×C×W, which are maps of one row."""
+    """Return an operator of maps N×C×H×W that also takes rows of cells N×C×W, as maps of one row: a Conv of a
+    kernel of 3 cells becomes one of 1 x 3.
+    """
 
     def run(x: Numbers, *tensors: Numbers | None, **stated: Any) -> Any:
         """Run the operator on maps of one row where it is given rows. `tensors` are a kernel and a bias."""

@@ -95,7 +95,9 @@ def _layer_norm(node: OnnxSpelled[ops.LayerNorm]) -> None:
 
 
 def _rms_norm(node: OnnxSpelled[ops.RmsNorm]) -> None:
-    """Add an RMS norm in parts, because ONNX has the operator since opset 23 only."""
+    """Add an RMS norm in parts, gamma * x / sqrt(mean(x * x) + epsilon), because ONNX has the operator since
+    opset 23 only.
+    """
     source = node.source
     axes = node.integers("axes", 1 + channels_axis(node.shape))
     squares = node.step("squares", "Mul", source, source)
@@ -147,7 +149,9 @@ def _channel_scale(node: OnnxSpelled[ops.ChannelScale]) -> None:
 
 
 def _affine(node: OnnxSpelled[ops.Affine]) -> None:
-    """Add a Mul and an Add, without one that does nothing."""
+    """Add x * scale + offset as a Mul and an Add, without one that does nothing. Numbers for each channel of
+    a map have the shape C×1×1.
+    """
     cell_axes, source = (1, 1) if is_map(node.shape) else (), node.source
     scale, offset = (
         np.reshape(values, (-1, *cell_axes) if len(values) > 1 else ())
@@ -278,7 +282,9 @@ def _dense(node: OnnxSpelled[ops.Dense]) -> None:
 
 
 def _resize(node: OnnxSpelled[ops.Resize | ops.ResizeLike]) -> None:
-    """Add a Resize of rows and columns; its scales are float32."""
+    """Add a Resize of rows and columns: by scales, to a size, or to that of another map. Raise GraphError for
+    scales that float32, in which ONNX states them, does not hold.
+    """
     op = node.op
     attributes: dict[str, Any] = {
         "mode": op.mode,

@@ -50,7 +50,9 @@ def numbered_layers(layers: Collection[str], tensors: Collection[str]) -> dict[s
 
 
 def _by_class(layers: Collection[str]) -> _NumberedLayers:
-    """Group the layers that Keras numbered, by prefix and class, as (number, name without the prefix)."""
+    """Group the layers that Keras numbered, by prefix and class: `model/conv2d_1` is under `model/` and
+    `conv2d`, as (1, "conv2d_1").
+    """
     by_class: _NumberedLayers = defaultdict(lambda: defaultdict(list))
     for layer in layers:
         parts = _NUMBERED_LAYER.fullmatch(layer)

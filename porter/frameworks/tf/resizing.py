@@ -83,8 +83,9 @@ class _Axis:
         """Return indices of cells within 0 to n - 1, of which those outside a map of n cells become its
         nearest cell; keras.ops.clip takes no values for its bounds.
         """
+        not_before_map = self._do("maximum", cells, self._number(0))
         last = self._do("subtract", n, self._number(1))
-        return self._do("minimum", self._do("maximum", cells, self._number(0)), last)
+        return self._do("minimum", not_before_map, last)
 
     def _take_cells(self, value: Any, cells: Any, n: Any) -> Any:
         """Return the cells of these indices along this axis of a map of n cells; an index beyond the edge

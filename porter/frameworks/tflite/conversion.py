@@ -182,7 +182,9 @@ def _with_signature(tensorflow: Any, function: Any, graph: Graph) -> Any:
 
 @contextmanager
 def _raising_graph_errors() -> Iterator[None]:
-    """Raise the converter's own error, within the context, as porter's."""
+    """Raise a GraphError, within the context, in place of the converter's own error: with the operators that
+    TensorFlow Lite lacks, if the error names any.
+    """
     try:
         yield
     except Exception as error:  # ConverterError is no public name

@@ -25,7 +25,11 @@ AMPLITUDES = (1.0, 100.0)
 
 
 def main() -> None:
-    """Run a model on noise and write the values of its inputs and of each operator's outputs."""
+    """Run a model on noise and record what its operators give: the values of its inputs and of each
+    operator's outputs go into the file `values`, one after the other, and what they are into `described`.
+
+    The program's arguments are the model's file, the folder to write into, rows and columns.
+    """
     model, target, rows, columns = sys.argv[1:]
     lite = _import_interpreter()
     with warnings.catch_warnings():  # it tells of its successor

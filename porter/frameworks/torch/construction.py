@@ -76,7 +76,9 @@ def build_filled(tensors: NamedArrays, build: Callable[[], nn.Module], where: st
 
 @contextmanager
 def _limit_parts(tensors: int, where: str) -> Iterator[None]:
-    """Refuse, within the context, to build more parts than a file of so many tensors can have."""
+    """Refuse, within the context, to build more parameters, buffers and modules than the network of a file
+    with so many tensors can have.
+    """
     # torch calls a hook for each parameter, buffer and module that is registered.
     left = _PARTS_PER_TENSOR * tensors + _USUAL_PARTS
 

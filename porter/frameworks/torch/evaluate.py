@@ -100,7 +100,9 @@ class _TorchClassifier:
                 return lambda: np.concatenate([part() for part in logits])
 
     def _classify_part(self, pixels: NDArray[Any]) -> Callable[[], Array]:
-        """Begin to compute the logits of photos for which there is memory."""
+        """Begin to compute the logits of photos, all at once, and return the function that waits for them. A
+        compiled model gets as many photos as ever: the last one is repeated, and cut off behind.
+        """
         count = len(pixels) * pixels.shape[1]
         self.compiled_photos = min(max(self.compiled_photos, len(pixels)), self.max_photos)
         # For another number of photos, torch would compile anew.

@@ -241,7 +241,9 @@ def _op_function(node: AtenNode) -> Callable[[Mapping[str, Any]], Any]:
 
 
 def _with_autocast(node: AtenNode) -> Callable[[Mapping[str, Any]], Any]:
-    """Return the function of `_op_function`, run with the automatic precision of the node."""
+    """Return the function that a node runs, as `_op_function` does, in the automatic half precision
+    (autocast) that the program states for the node.
+    """
     function = _op_function(node)
     kind = getattr(torch, TYPES[node.autocast_type or 0])
 

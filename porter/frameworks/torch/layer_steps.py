@@ -64,10 +64,12 @@ def _set_in_place(steps: Sequence[LayerStep], outputs: Sequence[str]) -> tuple[L
 def _refusing_foreign_pads(
     make: Callable[[Any, int, Realisation], Layer],
 ) -> Callable[[Any, int, Realisation], Layer]:
-    """Wrap a maker of windowed layers so that it refuses pads that only other frameworks' layers have."""
+    """Return a maker of windowed layers that refuses, by PaddingError, realisations (ways to make the pads)
+    which only other frameworks' layers have, and otherwise calls `make`.
+    """
 
     def checked_make(op: Any, channels: int, realisation: Realisation) -> Layer:
-        """Make the layer if torch's layers have its pads."""
+        """Make the layer of an op that reads so many channels."""
         # `native`: how the layer itself pads; `front`: how a pad layer before it does.
         native, front = realisation.native, realisation.front
         top, bottom, left, right = native.pads

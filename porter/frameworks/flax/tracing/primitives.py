@@ -75,7 +75,9 @@ _COMPARISONS = {
 
 
 def _divide(writer: Writer, operation: JaxEquation) -> str:
-    """Write a quotient, as the first of these that it is: a softmax, a mean, an average pool, or a Div."""
+    """Write a quotient, as the first of these that it is: a softmax, a mean, an average pool, or a Div. The
+    other functions give None where it is not theirs.
+    """
     top, bottom = operation.inputs
     return (
         sums.write_softmax(writer, operation)

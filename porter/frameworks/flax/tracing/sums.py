@@ -160,7 +160,9 @@ def _add_group_norm(writer: Writer, difference: JaxEquation, root: str) -> str |
 
 
 def is_cell_count(writer: Writer, name: str, sizes: Sequence[int | PerTrace]) -> bool:
-    """Say whether a value is the number of cells of these sizes, at each size that was traced."""
+    """Say whether a value is the number of cells along axes of these sizes, such as 49 for 7 and 7, in each
+    trace.
+    """
     number = writer.constant(name)
     if number is None:
         return False
@@ -220,7 +222,9 @@ def _summed_exponential(
 
 
 def reduction(kind: str) -> Write:
-    """Return what writes a reduction of this kind, whose axes stay until something reads the value."""
+    """Return what writes a reduction of this kind, such as ReduceMax. Its axes stay in the model with one
+    cell until an operator needs the value without them.
+    """
 
     def write(writer: Writer, operation: JaxEquation) -> str:
         axes = tuple(int(axis) for axis in operation.params["axes"])

@@ -120,7 +120,9 @@ def _pad_attributes(
 
 
 def write_convolution(writer: Writer, operation: JaxEquation) -> str | None:
-    """Write a convolution, or a transposed one, of maps in any layout; None for one that ONNX lacks."""
+    """Write a convolution, or a transposed one, of maps in any layout, as a Conv or ConvTranspose of maps
+    N×C×H×W between two Transposes; None for one that ONNX lacks.
+    """
     params = operation.params
     spec, groups = params["dimension_numbers"], params["feature_group_count"]
     source, kernel = operation.inputs

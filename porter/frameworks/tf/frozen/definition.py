@@ -262,7 +262,9 @@ def _expect_numbers(tensorflow: Any, node: Any) -> None:
 
 
 def _without_placement(node: Any) -> Any:
-    """Copy a node without control inputs and without attributes that only place it."""
+    """Return a copy of a NodeDef without control inputs, its device, and TensorFlow's own attributes, such as
+    `_class`.
+    """
     copy = type(node)(
         name=node.name, op=node.op, input=[source for source in node.input if not source.startswith("^")]
     )

@@ -508,7 +508,9 @@ class _Builder:
             self._tensor(named, variable, shape)
 
     def _fill(self, layer: Any, named: NamedCall, channels: int) -> None:
-        """Assign the file's tensors to the layer's variables."""
+        """Assign the file's tensors to the layer's variables. The kernel of a dilated Conv2DTranspose gets
+        zeros between its cells, as the layer is made (`_runnable_form`).
+        """
         shapes = _shapes(named.call, channels)
         for variable, name, variable_of_file in self._variables_to_fill(layer, named):
             array = self._tensor(named, variable_of_file, shapes.get(name, tuple(variable.shape)))

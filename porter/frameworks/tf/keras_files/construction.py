@@ -63,10 +63,12 @@ def _limit_parts(tensors: int, where: str) -> Iterator[None]:
     left = _PARTS_OF_A_TENSOR * tensors + _USUAL_PARTS
 
     def counting_property(name: str) -> property:
-        """Return a property of Keras's policy that counts how often it is read."""
+        """Return a property of Keras's policy that counts how often it is read, and refuses the first read
+        too many.
+        """
 
         def get(self: Any) -> Any:
-            """Return the type that the policy states, and refuse the first read too many."""
+            """Return the type that the policy states."""
             nonlocal left
             left -= 1
             if left < 0:

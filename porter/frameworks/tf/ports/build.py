@@ -97,7 +97,9 @@ class _Caller:
             variable_of_layer.assign(self._tensor_of(array, variable_of_layer.shape, variable_of_layer.dtype))
 
     def _make(self, call: KerasCall) -> Any:
-        """Make the layer or the operation that a call is of."""
+        """Make the Keras layer or operation that a call is of, under its name. Raise GraphError where this
+        version of Keras lacks its class.
+        """
         kind = getattr(import_module(call.module), call.kind, None)
         if kind is None:
             message = f"this version of Keras has no {call.kind}"

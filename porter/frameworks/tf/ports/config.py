@@ -44,7 +44,9 @@ def _history(statement: Statement, symbol: CallValue) -> list[Any]:
 
 
 def _layer_config(statement: Statement, calls: Sequence[KerasCall]) -> dict[str, Any]:
-    """Return the config of a layer or an operation, with all of its calls."""
+    """Return the config of a layer or an operation: its class and arguments, and in `inbound_nodes` what each
+    of its calls is made with.
+    """
     call = calls[0]
     config = {"name": call.name, **{key: _serialize(statement, value) for key, value in call.config.items()}}
     if call.is_layer and call.kind != "InputLayer":
@@ -75,8 +77,8 @@ def _layer_config(statement: Statement, calls: Sequence[KerasCall]) -> dict[str,
 def _serialized_object(
     module: str, kind: str, config: Mapping[str, Any], registered: str | None = None
 ) -> dict[str, Any]:
-    """Return an object of a class as Keras serializes it. A class without a public name is registered by its
-    own.
+    """Return an object of the class `kind` as Keras serializes it: as a mapping with the class's module, its
+    name, its arguments, and the name that a class without a public name is registered under.
     """
     return {"module": module, "class_name": kind, "config": config, "registered_name": registered}
 

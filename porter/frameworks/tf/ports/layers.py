@@ -244,7 +244,9 @@ def _hard_sigmoid(node: KerasNode[ops.HardSigmoid]) -> CallValue:
 
 
 def _gelu(node: KerasNode[ops.Gelu]) -> CallValue:
-    """State a GELU; in float64 by its parts, because Keras rounds its constants to float32."""
+    """State a GELU. In float64 it is made of its parts, because Keras rounds its constants to float32: x / 2
+    * (1 + erf(x / sqrt(2))), or approximately x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))).
+    """
     value = node.value
     if not node.maker.is_double:
         if node.op.approximate:
@@ -381,7 +383,9 @@ def resize(node: KerasNode[ops.Resize | ops.ResizeLike | ops.AsLarge]) -> CallVa
 
 
 def resize_by_operations(node: KerasNode[ops.Resize | ops.ResizeLike | ops.AsLarge]) -> CallValue:
-    """State a resize whose cells and shares are computed from the size of the map."""
+    """State a resize by operations of `keras.ops`, which compute from the size of the map which cells each
+    cell of the result is made of, and with what shares.
+    """
 
     def do(function: str, *arguments: Any, **options: Any) -> CallValue:
         return node.step(function, function, *arguments, **options)
