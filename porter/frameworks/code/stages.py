@@ -44,51 +44,65 @@ def write_stages(
         call: writes a use of the class from the text of its arguments.
     """
     rows = dict(enumerate(runs.values()))
-    first = rows[0]  # for what is the same in all rows
-    constant = [
-        key
-        for key in first.parameters
-        if all(len({use[key] for use in run.arguments}) == 1 for run in rows.values())
-    ]
+    first_row = rows[0]  # for the class and the pattern of names, which all rows have
     # The argument for the number of parts: `units` of `unit{index}`.
-    count = first.pattern.removesuffix("{index}") + "s"
-    if not count.isidentifier() or count in language.taken | language.imported | set(first.parameters):
+    count = first_row.pattern.removesuffix("{index}") + "s"
+    if not count.isidentifier() or count in language.taken | language.imported | set(first_row.parameters):
         return None
-    given: dict[str, Vector] = {
-        key: {row: run.arguments[0][key] for row, run in rows.items()}
-        for key in first.parameters
-        # In a row, the channels may differ behind the first part.
-        if key in (*constant, "channels")
-    }
     lengths = {row: len(run.names) for row, run in rows.items()}
-    arguments = Arguments({**given, count: lengths}, literal)
+    arguments = Arguments({**_row_arguments(rows), count: lengths}, literal)
     length = express(arguments, count, lengths, count)
     uses_of_rows = [run.arguments for run in rows.values()]
-    last_index = _plus(length, first.start - 1)
+    last_index = _plus(length, first_row.start - 1)
     texts: dict[str, Expression] = {}
-    for key in first.parameters:
-        text = _argument_text(key, uses_of_rows, arguments, str(first.start), last_index)
+    for key in first_row.parameters:
+        text = _argument_text(key, uses_of_rows, arguments, str(first_row.start), last_index)
         if text is None:
             return None
         texts[key] = text
     used = arguments.used_arguments()
-    use = call(first.kind, texts)
-    # A text that has no flat form may read the index too.
-    reads_index = not language.rows or "index" in (flat(use) or "index")
-    index = "index" if reads_index else "_"
-    code = Code()
-    code.say(f"def {name}", Bracketed("", tuple(map(Item, [*used, *language.passed]))), ":")
-    body = code.deeper
-    body.line(f"row = {language.row}")
-    begin = f"{first.start}, " if first.start else ""
-    loop = body.within(f"for {index} in range({begin}{_plus(length, first.start)}):")
-    Owner(language, "row").add(loop, first.pattern, use)
-    body.line("return row")
+    use = call(first_row.kind, texts)
+    lines = _function_lines(name, [*used, *language.passed], first_row, length, use, language)
     calls = {
         row: _call_stage(name, {key: vector[number] for key, vector in used.items()}, language)
         for number, row in enumerate(runs)
     }
-    return Stages(tuple(code.lines), calls)
+    return Stages(lines, calls)
+
+
+def _row_arguments(rows: Mapping[int, PartRun]) -> dict[str, Vector]:
+    """Return the arguments of the class that are the same in all parts of each row, by argument and number of
+    the row; and `channels`, which may differ behind a row's first part, as the first part has it.
+    """
+    return {
+        key: {row: run.arguments[0][key] for row, run in rows.items()}
+        for key in rows[0].parameters
+        if key == "channels" or all(len({use[key] for use in run.arguments}) == 1 for run in rows.values())
+    }
+
+
+def _function_lines(
+    name: str, parameters: Sequence[str], row: PartRun, length: Expression, use: Bracketed, language: Language
+) -> tuple[str, ...]:
+    """Return the lines of the function `name`, as at the head of this module.
+
+    Args:
+        row: any row, for the numbers in its parts' names.
+        length: the number of parts, as an expression of the parameters.
+        use: what makes a part.
+    """
+    # A text that has no flat form may read the index too.
+    reads_index = not language.rows or "index" in (flat(use) or "index")
+    index = "index" if reads_index else "_"
+    code = Code()
+    code.say(f"def {name}", Bracketed("", tuple(map(Item, parameters))), ":")
+    body = code.deeper
+    body.line(f"row = {language.row}")
+    begin = f"{row.start}, " if row.start else ""
+    loop = body.within(f"for {index} in range({begin}{_plus(length, row.start)}):")
+    Owner(language, "row").add(loop, row.pattern, use)
+    body.line("return row")
+    return tuple(code.lines)
 
 
 def _argument_text(

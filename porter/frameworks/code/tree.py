@@ -89,16 +89,12 @@ def make_tree(graph: Graph, steps: Sequence[LayerStep], language: Language) -> B
         GraphError: part of a path is no Python name, or a name that modules have already.
     """
     for step in steps:
-        wrong = [
-            name
-            for name in step.path.split("/")
-            if not name.isidentifier() or iskeyword(name) or name in language.of_modules
-        ]
-        if wrong:
-            message = (
-                f"model.py needs paths of Python names that {language.module} does not use, got '{wrong[0]}'"
-            )
-            raise GraphError(message, where=step.path, next="rename the step")
+        for name in step.path.split("/"):
+            if not name.isidentifier() or iskeyword(name) or name in language.of_modules:
+                message = (
+                    f"model.py needs paths of Python names that {language.module} does not use, got '{name}'"
+                )
+                raise GraphError(message, where=step.path, next="rename the step")
     remaining = _without_reshapes(graph, steps, language)
     body = _Nesting(graph, remaining, language).body("", remaining, INPUT, graph.outputs)
     return replace(
@@ -126,14 +122,10 @@ def _without_reshapes(graph: Graph, steps: Sequence[LayerStep], language: Langua
     kept = dict[str, Layer]()  # the pool's new layer by its path
     for step in steps:
         source = by_path.get(step.inputs[0])
-        if (
-            # A map of features that only this reads, behind a pool that can keep its map.
-            step.layer == language.of_map
-            and step.path not in graph.outputs
-            and source is not None
-            and reads[source.path] == 1
-        ):
-            # the same pool with its axes kept, or None
+        makes_map = step.layer == language.of_map and step.path not in graph.outputs
+        # Nothing else reads the features.
+        if makes_map and source is not None and reads[source.path] == 1:
+            # the same pool with its axes kept; None where the source is no such pool
             pool = language.kept(source.layer)
             if pool is not None:
                 pools[step.path], kept[source.path] = source.path, pool

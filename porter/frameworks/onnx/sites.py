@@ -60,12 +60,8 @@ def _attributes(node: OnnxSpelled[Conv | MaxPool | AvgPool], realisation: Realis
     op, native, front = node.op, realisation.native, realisation.front
     window = op.window
     # What only other frameworks' layers have: other rules, and what is made by skipping or cell by cell.
-    is_foreign = (
-        native.rule not in ("valid", "explicit", *_AUTO_PAD)
-        or native.rounding == "full"
-        or realisation.subsample
-        or realisation.by_cell
-    )
+    has_foreign_rule = native.rule not in ("valid", "explicit", *_AUTO_PAD) or native.rounding == "full"
+    is_foreign = has_foreign_rule or realisation.subsample or realisation.by_cell
     # An average counts pads that a rule computes as the model runs.
     counts_pads = realisation.counted not in (None, (0, 0, 0, 0))
     counts_at_run_time = counts_pads and front is not None and front.rule != "explicit"

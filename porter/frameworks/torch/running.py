@@ -170,9 +170,9 @@ def _on_one_thread() -> Iterator[None]:
 
 @contextmanager
 def _compute_in(kind: torch.dtype, model: nn.Module) -> Iterator[None]:
-    """Compute, within the context, in `kind` what a module's own code computes in half precision, and in
-    double also what it computes in single, such as a table of positions. A program does this itself, and each
-    of its ops would take longer.
+    """Compute, within the context, in the type `kind` what a module's own code states another type for: half
+    precision, and if `kind` is float64 also float32, such as a table of positions. An ExportedModule replaces
+    types itself, and each of its ops would take longer here.
     """
     if kind not in _REPLACED_DTYPES:
         yield

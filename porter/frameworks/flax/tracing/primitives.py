@@ -79,12 +79,9 @@ def _divide(writer: Writer, operation: JaxEquation) -> str:
     other functions give None where it is not theirs.
     """
     top, bottom = operation.inputs
-    return (
-        sums.write_softmax(writer, operation)
-        or sums.write_mean(writer, operation)
-        or windows.write_average(writer, top, bottom)
-        or str(elementwise("Div")(writer, operation))
-    )
+    special = sums.write_softmax(writer, operation) or sums.write_mean(writer, operation)
+    special = special or windows.write_average(writer, top, bottom)
+    return special or str(elementwise("Div")(writer, operation))
 
 
 def _alias(writer: Writer, operation: JaxEquation) -> str:

@@ -166,12 +166,17 @@ def _norm_in_parts(tensorflow: Any, node: Any, target: int, decimal_epsilons: bo
 
     number_type = tensorflow.as_dtype(target).as_numpy_dtype
     constant = _make_constant(tensorflow, node, part_name("epsilon"), np.array(epsilon, number_type))
-    steps = [
+    steps: list[tuple[str, ...]] = [
         ("AddV2", part_name("variance"), variance, constant.name),
         ("Rsqrt", part_name("scale"), part_name("variance")),
-        *([("Mul", part_name("scaled_gamma"), gamma, part_name("scale"))] if gamma else []),
+    ]
+    factor = part_name("scale")
+    if gamma:
+        factor = part_name("scaled_gamma")
+        steps.append(("Mul", factor, gamma, part_name("scale")))
+    steps += [
         ("Sub", part_name("centred"), x, mean),
-        ("Mul", part_name("scaled"), part_name("centred"), part_name("scaled_gamma" if gamma else "scale")),
+        ("Mul", part_name("scaled"), part_name("centred"), factor),
         ("AddV2", node.name, part_name("scaled"), beta),
     ]
     return [constant, *_make_nodes(node, target, steps)]
