@@ -236,7 +236,7 @@ def _hashable(layer: Layer) -> tuple[str, tuple[tuple[str, Any], ...]]:
 
 @cache
 def _function(kind: str, arguments: tuple[tuple[str, Any], ...]) -> Callable[..., Any]:
-    """Return the function of a layer that has no variables."""
+    """Return the function that computes a layer without variables, such as `jnp.add`, with its arguments."""
     if kind == "concat":
         return lambda *values: jnp.concatenate(values, axis=-1)
     if kind in FUNCTIONS:

@@ -188,7 +188,7 @@ def _avg_pool(op: ops.AvgPool, channels: int, realisation: Realisation) -> Layer
 
 
 def _window(window: Window, native: Convention) -> dict[str, PlainValue]:
-    """Return the arguments of a pool that say its window."""
+    """Return the arguments of a pool that say its window: `window_shape`, `strides` and `padding`."""
     padding = _padding(native)
     return {
         "window_shape": window.kernel,

@@ -63,7 +63,9 @@ def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
 
 
 def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
-    """Undo `to_canonical`."""
+    """Undo `to_canonical`: return a tensor in the file's axis order, that of a layer before or after an
+    attention with an axis of heads.
+    """
     stored = _shape_with_heads(graph, node, role)
     if stored is not None:
         return array.T.reshape(stored)

@@ -98,7 +98,7 @@ def _rms_norm(x: mx.array, weight: mx.array | None, eps: float) -> mx.array:
 
 
 def _scaled(x: mx.array, weight: mx.array | None, bias: mx.array | None, eps: float) -> mx.array:
-    """Divide numbers by their root mean square, and apply a weight and a bias."""
+    """Return numbers divided by their root mean square over the last axis, times a weight, plus a bias."""
     x = x * mx.rsqrt(mx.mean(x * x, axis=-1, keepdims=True) + eps)
     x = x if weight is None else x * weight
     return x if bias is None else x + bias

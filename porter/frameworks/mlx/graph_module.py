@@ -102,7 +102,9 @@ class GraphModule(nn.Module):
                 _set_layer(self, place, _find_by_name(step.layer.kind)(**step.layer.arguments))
 
     def __call__(self, *inputs: Any) -> Any:
-        """Args: inputs: arrays of MLX, or what it makes arrays of."""
+        """Compute the outputs of the graph from a batch for each input: arrays of MLX, or what it makes
+        arrays of.
+        """
         outputs = self.program.plan.lowered.outputs
         with mx.stream(self.program.device):
             arrays = [batch if isinstance(batch, mx.array) else mx.array(batch) for batch in inputs]
@@ -178,7 +180,7 @@ def _uncompiled() -> Iterator[None]:
 
 
 def _to_mlx(array: Array, dtype: Dtype) -> mx.array:
-    """Return an array of MLX in a number type."""
+    """Return an array of numpy as one of MLX, in the type `dtype`."""
     if dtype == "bfloat16":  # numpy has no such type
         return mx.array(np.ascontiguousarray(array.astype(np.float32))).astype(mx.bfloat16)
     with np.errstate(over="ignore"):  # porter.base.dtypes.cast decides on overflow, before this
@@ -229,7 +231,7 @@ def _set_layer(root: nn.Module, place: ModulePlace, layer: nn.Module) -> None:
 
 
 def _function(layer: Layer) -> Callable[..., Any]:
-    """Return the function of a layer that is no module."""
+    """Return the function that computes a layer which is no module, such as `mx.add`, with its arguments."""
     if layer.kind == "concat":
         return lambda *values: mx.concatenate([*values], axis=-1)
     if layer.kind in FUNCTIONS:

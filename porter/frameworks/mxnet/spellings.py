@@ -145,7 +145,7 @@ def _instance_norm(node: MxnetNode[ops.GroupNorm]) -> None:
 
 
 def _response_norm(node: MxnetNode[ops.LocalResponseNorm]) -> None:
-    """Add an LRN over `size` channels."""
+    """Add an LRN, which normalises each number by the `size` channels around it."""
     op = node.op
     # MXNet divides alpha by the size, porter does not.
     numbers = {"alpha": op.alpha * op.size, "beta": op.beta, "knorm": op.bias}

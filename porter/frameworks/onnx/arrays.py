@@ -132,7 +132,9 @@ def add_matmul(node: OnnxSpelled[ops.MatMul]) -> None:
 
 
 def add_tokens(node: OnnxSpelled[ops.Tokens]) -> None:
-    """Add trained tokens before a value's, expanded to the number of images."""
+    """Add a Concat of trained tokens (tokens x channels), expanded to the number of images, and a value's own
+    tokens behind them.
+    """
     # The number of images, the first of the value's sizes. The slice's name is made first.
     name = node.part("images")
     images = node.maker.add_slice(name, node.step("shape", "Shape", node.source), (0,), (1,), (0,))

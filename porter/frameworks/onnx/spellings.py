@@ -241,7 +241,7 @@ def _crop(node: OnnxSpelled[ops.Crop]) -> None:
 
 
 def _pad(node: OnnxSpelled[ops.Pad]) -> None:
-    """Add a Pad of the axes that the op pads."""
+    """Add a Pad with cells of a number, of the axes that the op pads only."""
     before, after = zip(*node.op.ends.values(), strict=True)
     amounts = node.integers("pads", *before, *after)
     node.maker.add_pad_by_value(

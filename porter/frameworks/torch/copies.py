@@ -141,7 +141,7 @@ def _difference_error(module: nn.Module, name: str, hooks: Collection[Hook], dif
 
 
 def _notes_on_hooks(hooks: Collection[Hook]) -> tuple[str, ...]:
-    """Return a note on the hooks that copies lack, if there are any."""
+    """Return a note for the user on the hooks that copies lack; () without such hooks."""
     if not hooks:
         return ()
     return (

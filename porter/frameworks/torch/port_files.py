@@ -45,7 +45,7 @@ def code_files(plan: Plan, layers: LayerNames) -> dict[str, bytes]:
 
 
 def _write(folder: Path, plan: Plan, layers: LayerNames, arrays: NamedArrays) -> dict[str, str]:
-    """Write the code and the tensors. Return the sha256 of each file."""
+    """Write the code and the tensors into `folder`. Return the sha256 of each file by its name."""
     code = code_files(plan, layers)
     for name, text in code.items():
         (folder / name).write_bytes(text)

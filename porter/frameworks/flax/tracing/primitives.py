@@ -100,7 +100,7 @@ def _reshape(writer: Writer, operation: JaxEquation) -> str:
 
 
 def _squeeze(writer: Writer, operation: JaxEquation) -> str:
-    """Write a squeeze of these axes; without any, the value itself."""
+    """Write a squeeze of axes of one cell as a Squeeze; without any axes it is the value itself."""
     axes = operation.params["dimensions"]
     value = writer.full_value(operation.source)
     return writer.add_node("Squeeze", value, writer.add_integers(*axes)) if axes else value
@@ -124,7 +124,7 @@ def _broadcast(writer: Writer, operation: JaxEquation) -> str:
 
 
 def _transpose(writer: Writer, operation: JaxEquation) -> str:
-    """Write a transpose."""
+    """Write a transpose as a Transpose with the same order of axes."""
     return writer.add_node(
         "Transpose",
         writer.full_value(operation.source),
@@ -200,7 +200,7 @@ def _product(writer: Writer, operation: JaxEquation) -> str:
 
 
 def _power(writer: Writer, operation: JaxEquation) -> str:
-    """Write a power by a whole number; a square is a product."""
+    """Write a power by a whole number as a Pow; a square is a product of the value with itself."""
     (value,), exponent = writer.broadcastable_inputs(operation), operation.params["y"]
     if exponent == 2:
         return writer.add_node("Mul", value, value)
@@ -273,7 +273,7 @@ def _unstack(writer: Writer, operation: JaxEquation) -> list[str]:
 
 
 def _tile(writer: Writer, operation: JaxEquation) -> str | None:
-    """Write a repetition; None if it is open how often."""
+    """Write a repetition along each axis as a Tile; None if it is open how often."""
     counts = operation.params["reps"]
     if has_open(counts):
         return None
@@ -283,7 +283,7 @@ def _tile(writer: Writer, operation: JaxEquation) -> str | None:
 
 
 def _split(writer: Writer, operation: JaxEquation) -> list[str]:
-    """Write a split into parts of these sizes."""
+    """Write a split into parts of several sizes along an axis as a Split, and return the parts' values."""
     sizes = writer.add_integers(*map(int, operation.params["sizes"]))
     inputs = [writer.full_value(operation.source), sizes]
     return writer.add_node_of_several(

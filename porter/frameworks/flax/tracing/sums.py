@@ -52,7 +52,7 @@ def _reduce_as(writer: Writer, operation: JaxEquation, summed: JaxEquation, kind
 
 
 def write_square_root(writer: Writer, operation: JaxEquation) -> str:
-    """Write a root; of a sum of squares it is the norm."""
+    """Write a square root as a Sqrt; of a sum of squares it is the norm, a ReduceL2."""
     total = writer.find_producer(operation.source, "reduce_sum")
     source = total and _root_of_square(writer, total.source)
     if total and source:
@@ -61,7 +61,7 @@ def write_square_root(writer: Writer, operation: JaxEquation) -> str:
 
 
 def _root_of_square(writer: Writer, name: str) -> str | None:
-    """Return the value that this one is the square of; None if it is no square."""
+    """Return the name of x if this value is x * x or square(x); None for any other value."""
     producer = writer.producers.get(name)
     if producer is None:
         return None
@@ -70,7 +70,9 @@ def _root_of_square(writer: Writer, name: str) -> str | None:
 
 
 def _source_of_mean(writer: Writer, name: str) -> tuple[str, tuple[int, ...]] | None:
-    """Return the value that this one is the mean of, and over which axes; None if it is no mean."""
+    """Return the name of x and the axes if this value is a sum of x over these axes, divided by a number;
+    None for any other value.
+    """
     quotient = writer.find_producer(name, "div")
     total = quotient and writer.find_producer(quotient.source, "reduce_sum")
     return (total.source, tuple(map(int, total.params["axes"]))) if total else None

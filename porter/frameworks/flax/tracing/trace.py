@@ -382,7 +382,9 @@ def _compute_values(
 
 
 def _params_in_dtype(operation: JaxEquation, dtype: Dtype) -> Iterator[tuple[str, Any]]:
-    """Yield an operation's parameters, whose real types are replaced by `dtype`."""
+    """Yield an operation's parameters with their values, of which those that state a floating-point type are
+    replaced by `dtype`.
+    """
     for name, value in operation.params.items():
         is_type = name.endswith("dtype") or name == "preferred_element_type"
         is_real_type = is_type and value is not None and _is_real(value)

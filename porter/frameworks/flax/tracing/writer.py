@@ -119,7 +119,9 @@ class Writer:
             node.name = name
 
     def note_open_sizes(self, name: str) -> None:
-        """Remember that open sizes can be taken from this value."""
+        """Note in `size_sources` that the open sizes of a value, which differ between traces, can be taken
+        from it as the model runs.
+        """
         for axis, size in enumerate(self.traced.shapes[name]):
             if isinstance(size, PerTrace):
                 self.size_sources.setdefault(size, (self.model_values[name], axis))
@@ -218,7 +220,9 @@ class Writer:
         return [self.full_value(name) for name in names]
 
     def add_reduction(self, kind: str, source: str, axes: Sequence[int]) -> str:
-        """Add a reduction whose axes keep one cell, and return its value."""
+        """Add a reduction such as ReduceSum, whose axes keep one cell, and return its value. It is noted in
+        `reductions`, so that `full_value` can add it without these axes.
+        """
         value = self.full_value(source)
         reduced = self.add_node(kind, value, self.add_integers(*axes), keepdims=1)
         self.reductions[reduced] = (kind, value)
@@ -242,7 +246,9 @@ class Writer:
         return tuple(sizes)
 
     def add_transpose(self, name: str, order: Sequence[int]) -> str:
-        """Add a Transpose of a traced value, and return its value."""
+        """Add a Transpose of a traced value into this order of axes, and return its value. One of a map to
+        N×C×H×W is noted in `calls`.
+        """
         value = self.add_node("Transpose", self.full_value(name), perm=order)
         if tuple(order) == (0, 3, 1, 2):
             self.calls[value] = f"{name}{LAST}"
@@ -280,7 +286,9 @@ class Writer:
         return self.add_node("Concat", *values, axis=0)
 
     def add_open_size(self, size: PerTrace) -> str:
-        """Add an open size as a value of the model, of one number."""
+        """Add nodes that take an open size from a value that has it, and return their value, a vector of one
+        number.
+        """
         if size not in self.size_sources:
             raise NotImplementedError(f"the size {size}")
         value, axis = self.size_sources[size]

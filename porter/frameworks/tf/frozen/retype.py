@@ -308,7 +308,7 @@ def _types_by_default(op: str, floats: frozenset[int]) -> frozenset[str]:
 
 
 def _retype(node: Any, floats: frozenset[int], target: int) -> None:
-    """Replace the floating types in a node's attributes by the type `target`."""
+    """Replace the floating types in a node's attributes, in place, by the type `target`."""
     for value in node.attr.values():
         kind = value.WhichOneof("value")
         if kind == "type" and value.type in floats:

@@ -382,7 +382,9 @@ class _Builder:
         return self._call_layer(named, inputs) if call.kind in CLASSES else inputs[0]
 
     def _run_operation(self, operation: str, call: LayerCall) -> Any:
-        """Run an operation of keras.ops and return its value."""
+        """Run an operation that the file's graph calls, such as an addition, by keras.ops, and return its
+        value.
+        """
         operands = self._operands(operation, call)
         if operation == "cast" and self._as_stated:
             return keras_do("cast", operands[0], compute_type(call.arguments.get("dtype")))

@@ -113,7 +113,9 @@ class _Caller:
         return operation
 
     def _fill_arguments(self, value: Any) -> Any:
-        """Replace the symbols in an argument by Keras's own values."""
+        """Return an argument of a call in which Keras's own values stand for the stated ones (CallValue), in
+        lists too.
+        """
         if isinstance(value, CallValue):
             return self.results[value.call]
         return type(value)(map(self._fill_arguments, value)) if isinstance(value, list | tuple) else value

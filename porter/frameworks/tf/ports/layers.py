@@ -59,7 +59,7 @@ def _norm_config(op: Any) -> Mapping[str, Any]:
 
 
 def _rms_norm(node: KerasNode[ops.RmsNorm]) -> CallValue:
-    """State an RMS norm; the layer of Keras always has a scale."""
+    """State an RMS norm: as a layer, or without a scale, which the layer always has, as an operation."""
     if not node.op.scale:
         return node.operation("rms_normalization", node.value, axis=-1, epsilon=node.op.epsilon)
     return node.layer("RMSNormalization", axis=[-1], epsilon=node.op.epsilon)
@@ -150,7 +150,7 @@ def _pad(node: KerasNode[ops.Pad]) -> CallValue:
 
 
 def _channel_scale(node: KerasNode[ops.ChannelScale]) -> CallValue:
-    """State a scale of each channel as a depthwise convolution of one cell."""
+    """State x * gamma + beta, with numbers for each channel, as a depthwise convolution of one cell."""
     config = {
         "kernel_size": (1, 1),
         "strides": (1, 1),

@@ -80,7 +80,7 @@ class _DeferringErrors(FileIO):
 
 
 def _arrays_in_order(statement: Statement, call: KerasCall) -> Iterator[Array]:
-    """Yield the arrays of a layer in Keras's order of its variables."""
+    """Yield the arrays of a layer in the order in which Keras makes its variables, in the model's dtype."""
     arrays = statement.weights.get(call.name, {})
     for name in VARIABLES.get(call.kind, ()):
         # The statement calls the kernel of a depthwise convolution `kernel`.
