@@ -36,7 +36,7 @@ def _checkpoint(tensors: dict[str, Array], counted: bool = False) -> Checkpoint:
 
 def _file_of_mobilenet_v2(counted: bool = False, old: bool = False) -> dict[str, Array]:
     """The tensors as a Keras file has them."""
-    graph = mobilenet_v2(0.35, 7)
+    graph = mobilenet_v2()
     counters = get_dialect("tf").counted_layers(graph, (), {})
     found = {}
     for path, roles in random_tensors(graph).items():
@@ -69,7 +69,7 @@ def _weights(model: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("counted", "old"), [(False, False), (False, True), (True, False)])
 def test_reference_and_build_agree_in_float64_at_every_node(counted: bool, old: bool) -> None:
-    graph = mobilenet_v2(0.35, 7)
+    graph = mobilenet_v2()
     reference = get_implementation("keras").build(
         BuildRequest(
             "mobilenet_v2_0.35", 7, SIZE, _checkpoint(_file_of_mobilenet_v2(counted, old), counted), "float64"
@@ -91,7 +91,7 @@ def test_reference_and_build_agree_in_float64_at_every_node(counted: bool, old: 
 
 
 def test_a_wrong_pad_is_seen() -> None:
-    graph = mobilenet_v2(0.35, 7)
+    graph = mobilenet_v2()
     wrong = tuple(
         replace(node, op=replace(node.op, convention=explicit(1, 1, 1, 1)))
         if isinstance(node.op, Conv) and node.op.window.stride == (2, 2)

@@ -1,7 +1,8 @@
-"""What the tests of this folder build: one site, a small graph of every op, and MobileNetV2 by hand."""
+"""What the tests of this folder build: one site, a small graph of every op, and MobileNetV2."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -28,10 +29,10 @@ from porter.graph import (
     ResizeLike,
     tensor_shapes,
 )
-from porter.padding import LOWEST, Convention, Window, row
+from porter.padding import LOWEST, Convention, Window
+from porter.recipe import expand, find_recipe, layer_names
 from tests.support.arrays import Array
 from tests.support.frameworks.every_op import ending_at, every_op, one_of_each
-from tests.support.padding.windows import divisors
 
 SAME = Convention("same")
 ONE = Window((1, 1))
@@ -54,36 +55,6 @@ def random_tensors(graph: Graph, seed: int = 0) -> dict[str, dict[str, Array]]:
         path: {role: tensor(role, shape) for role, shape in roles.items()}
         for path, roles in tensor_shapes(graph).items()
     }
-
-
-def window_loop(op: Conv | MaxPool | AvgPool, maps: Array, tensors: dict[str, Array]) -> Array:
-    """A windowed op over C×H×W, cell by cell, as `porter.padding.row` says its source places windows."""
-    window, convention = op.window, op.convention
-    rows, columns = (row(convention, window, axis, size) for axis, size in enumerate(maps.shape[1:]))
-    down, across = (divisors(convention, window, axis, size) for axis, size in enumerate(maps.shape[1:]))
-    spread = max(window.extent(0), window.extent(1)) + max(window.stride) + 8
-    padded = np.pad(maps, ((0, 0), (spread, spread), (spread, spread)), constant_values=convention.fill)
-    columns_of_output = []
-    for r in range(rows.count):
-        cells = []
-        for c in range(columns.count):
-            top = spread + rows.start + r * window.stride[0]
-            left = spread + columns.start + c * window.stride[1]
-            seen = padded[
-                :,
-                top : top + window.extent(0) : window.dilation[0],
-                left : left + window.extent(1) : window.dilation[1],
-            ]
-            if isinstance(op, MaxPool):
-                cells.append(seen.max(axis=(1, 2)))
-            elif isinstance(op, AvgPool):
-                cells.append(seen.sum(axis=(1, 2)) / (down[r] * across[c]))
-            else:
-                grouped = zip(np.split(seen, op.groups), np.split(tensors["kernel"], op.groups), strict=True)
-                cell = np.concatenate([np.einsum("ihw,oihw->o", part, kernel) for part, kernel in grouped])
-                cells.append(cell + tensors.get("bias", 0.0))
-        columns_of_output.append(np.stack(cells, axis=-1))
-    return np.stack(columns_of_output, axis=1)
 
 
 @cache
@@ -137,44 +108,14 @@ def network() -> Graph:
     return Graph(tuple(Node(path, op, inputs) for path, op, inputs in steps), 3, "logits")
 
 
-def mobilenet_v2(alpha: float, classes: int) -> Graph:
-    """MobileNetV2 with keras.applications' layer names for paths (keras/src/applications/mobilenet_v2.py)."""
-
-    def rounded(channels: float) -> int:
-        whole = max(8, int(channels + 4) // 8 * 8)
-        return whole + 8 if whole < 0.9 * channels else whole
-
-    nodes: list[Node] = []
-
-    def step(path: str, op: Op, *inputs: str) -> str:
-        nodes.append(Node(path, op, inputs))
-        return path
-
-    norm = BatchNorm(1e-3, 0.001)
-    x = step("Conv1", Conv(rounded(32 * alpha), Window((3, 3), (2, 2)), SAME), INPUT)
-    x = step("Conv1_relu", Relu6(), step("bn_Conv1", norm, x))
-    channels = rounded(32 * alpha)
-    stages = [(16, 1, 1), (24, 2, 2), (32, 3, 2), (64, 4, 2), (96, 3, 1), (160, 3, 2), (320, 1, 1)]
-    blocks = [
-        (width, stride if first == 0 else 1) for width, count, stride in stages for first in range(count)
-    ]
-    for index, (width, stride) in enumerate(blocks):
-        prefix, entry, filters = f"block_{index}_" if index else "expanded_conv_", x, rounded(width * alpha)
-        wide = channels * 6 if index else channels
-        if index:
-            x = step(f"{prefix}expand", Conv(wide, ONE, SAME), x)
-            x = step(f"{prefix}expand_relu", Relu6(), step(f"{prefix}expand_BN", norm, x))
-        x = step(f"{prefix}depthwise", Conv(wide, Window((3, 3), (stride, stride)), SAME, groups=wide), x)
-        x = step(f"{prefix}depthwise_relu", Relu6(), step(f"{prefix}depthwise_BN", norm, x))
-        x = step(f"{prefix}project_BN", norm, step(f"{prefix}project", Conv(filters, ONE, SAME), x))
-        if stride == 1 and channels == filters:
-            x = step(f"{prefix}add", Add(), entry, x)
-        channels = filters
-    x = step(
-        "Conv_1_bn",
-        norm,
-        step("Conv_1", Conv(1280 if alpha <= 1 else rounded(1280 * alpha), ONE, Convention()), x),
+@cache
+def mobilenet_v2() -> Graph:
+    """MobileNetV2 0.35 of 7 classes by its recipe, whose paths are keras.applications' names of layers."""
+    member = find_recipe("mobilenet_v2_0.35").member("mobilenet_v2_0.35", "keras")
+    graph = expand(member, {"classes": 7})
+    names = {path: layer.name for path, layer in layer_names(member, graph).items()} | {INPUT: INPUT}
+    nodes = (
+        replace(node, path=names[node.path], inputs=tuple(names[each] for each in node.inputs))
+        for node in graph.nodes
     )
-    x = step("global_average_pooling2d", GlobalAvgPool(), step("out_relu", Relu6(), x))
-    step("predictions", Dense(classes), x)
-    return Graph(tuple(nodes), 3, "predictions")
+    return replace(graph, nodes=tuple(nodes), output=names[graph.output])

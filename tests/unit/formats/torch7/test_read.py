@@ -201,52 +201,6 @@ def expect_same(found: Any, other: Any) -> None:
         assert type(found) is type(other) and found == other
 
 
-def test_what_opencv_lacks_is_what_porters_engine_computes(tmp_path: Path) -> None:
-    """A first layer may be shared, a long of four bytes, and a norm keep one over its deviation."""
-    shared, old, bounded = conv(4, 4, 3, 1, 1), norm(4), Module("HardTanh", min_val=-0.5, max_val=2)
-    old.fields["running_std"] = (1 / np.sqrt(old.fields.pop("running_var") + 1e-3)).astype(np.float32)
-    model = Module(
-        "DataParallelTable",
-        Module(
-            "Sequential",
-            Module("SpatialUpSamplingBilinear", scale_factor=2),
-            conv(3, 4, 3, 1, 2, "SpatialDilatedConvolution", dilationW=2, dilationH=2),
-            old,
-            Module(
-                "ConcatTable", shared, Module("Sequential", Module("ReLU6"), shared), Module("ELU", alpha=0.5)
-            ),
-            Module("ParallelTable", Module("LeakyReLU", negval=0.2), bounded, Module("SoftPlus", beta=2)),
-            Module(
-                "ConcatTable",
-                Module("CAddTable"),
-                Module("CMulTable"),
-                Module("SelectTable", index=2),
-                Module("CMaxTable"),
-            ),
-            Module("FlattenTable"),
-            Module("JoinTable", dimension=1, nInputDims=3),
-            Module("DepthConcat", Module("Identity"), pool("Average", 4, 3), conv(16, 2, 2), dimension=2),
-            Module("Threshold", threshold=0, val=0),
-            Module("SpatialUpSamplingNearest", scale_factor=2),
-            Module("Narrow", dimension=3, index=2, length=30),
-            Module("SpatialAdaptiveAveragePooling", W=1, H=1),
-            Module("View", size=Sizes([-1, 34])),
-            norm(34, "BatchNormalization"),
-            Module("AddConstant", constant_scalar=0.5),
-            Module("Dropout", p=0.25),
-            Module("Linear", weight=array(5, 34)),
-        ),
-        Module("Identity"),
-    )
-    file = write_torch7(tmp_path / "model.t7", model, width=4)
-    made = porter.convert(file, to="torch", input_size="8x9", out=tmp_path / "port")
-    assert made.verdict is not None and made.verdict.ok
-    tensors = read_checkpoint(file).tensors
-    assert len([name for name, held in tensors.items() if held.shape == (4, 4, 3, 3)]) == 1, (
-        "the shared kernel is one"
-    )
-
-
 def preactivated(taken: int, given: int, stride: int) -> Module:
     """A wide residual network's: its norm and its ReLU stand before both ways."""
     inner = [

@@ -164,7 +164,7 @@ def test_counted_layers_of_mobilenet_v2() -> None:
     model = import_keras().applications.MobileNetV2(
         alpha=0.35, weights=None, input_shape=(32, 32, 3), classes=7
     )
-    assert get_dialect("tf").counted_layers(mobilenet_v2(0.35, 7), (), {}) == _keras_counters(model)
+    assert get_dialect("tf").counted_layers(mobilenet_v2(), (), {}) == _keras_counters(model)
 
 
 def _branches() -> Graph:

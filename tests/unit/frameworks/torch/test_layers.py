@@ -1,10 +1,8 @@
-"""Every kind of realisation, run by torch, against a plain loop over windows."""
+"""The layers that porter has for torch: pads of SAME and constants; and what a plan may ask for."""
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,79 +12,10 @@ from torch.jit._trace import TracerWarning
 from porter.base.errors import PaddingError
 from porter.frameworks.torch import destination as framework
 from porter.frameworks.torch.layers import Affine, SamePad2d
-from porter.graph import INPUT, AvgPool, Conv, Graph, MaxPool, Node, Relu, site_of
+from porter.graph import INPUT, Conv, Graph, MaxPool, Node, Relu
 from porter.graph.plan import Plan, make_plan
-from porter.padding import ANY, LOWEST, Convention, Front, Realisation, Window, pad_amounts, row
-from tests.support.arrays import Array
-from tests.support.frameworks.torch.windows import run_site
-
-WINDOWS = [
-    Window((1, 1), (2, 2)),
-    Window((2, 3), (1, 2)),
-    Window((3, 3), (2, 2)),
-    Window((2, 2), (3, 3)),
-    Window((7, 1), (2, 1)),
-    Window((3, 3), (1, 1), (2, 2)),
-]
-RULES: list[tuple[Any, Any]] = [
-    ("valid", (0, 0, 0, 0)),
-    ("same", (0, 0, 0, 0)),
-    ("same_lower", (0, 0, 0, 0)),
-    ("cntk", (0, 0, 0, 0)),
-]
-PADS: list[tuple[Any, Any]] = [
-    ("explicit", (1, 1, 1, 1)),
-    ("explicit", (0, 1, 0, 1)),
-    ("explicit", (2, 1, 0, 1)),
-]
-SIZES = [(8, 8), (9, 7)]
-
-
-def conventions(kind):
-    fills = (LOWEST, 0.0) if kind == "max_pool" else (0.0,)
-    averages = ("real_cells", "full_window", "clipped_window") if kind == "avg_pool" else ("real_cells",)
-    roundings = ("floor",) if kind == "conv" else ("floor", "ceil", "full")
-    for (rule, pads), fill, average, rounding in product(RULES + PADS, fills, averages, roundings):
-        if rounding == "floor" or rule in ("valid", "explicit"):
-            yield Convention(rule, pads, fill, average, rounding)
-
-
-def node_of(kind, window, convention):
-    if kind == "conv":
-        return Conv(2, window, convention)
-    return (MaxPool if kind == "max_pool" else AvgPool)(window, convention)
-
-
-@pytest.mark.parametrize("kind", ["conv", "max_pool", "avg_pool"])
-@pytest.mark.parametrize("asked", ["any", "fixed"])
-def test_every_realisation_against_a_window_loop(kind, asked):
-    random = np.random.default_rng(0)
-    kinds: Counter[str] = Counter()
-    for window, convention in product(WINDOWS, conventions(kind)):
-        graph = Graph((Node("site", node_of(kind, window, convention), (INPUT,)),), 2, "site")
-        site = site_of(graph.nodes[0].op)
-        assert site is not None
-        tensors = (
-            {"site": {"kernel": random.standard_normal((2, 2, *window.kernel))}} if kind == "conv" else {}
-        )
-        for size in SIZES:
-            rows = [row(convention, window, axis, n) for axis, n in enumerate(size)]
-            if not all(found.count and 0 not in found.divisors for found in rows):
-                continue
-            x = random.standard_normal((2, 2, *size))
-            try:
-                plan = make_plan(graph, ANY if asked == "any" else size, framework.CAPABILITIES)
-            except PaddingError:
-                kinds["refused"] += 1
-                continue
-            kinds[plan.realisations["site"].kind] += 1
-            model = framework.ENGINE.build(plan, tensors, {}, "float64")
-            found: Array = framework.ENGINE.run(model, x, ["site"])["site"]
-            wanted = run_site(site, x, tensors.get("site", {}).get("kernel"))
-            assert found.shape == wanted.shape, (site, size, plan.realisations["site"])
-            np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-13, err_msg=f"{site} {size} {plan}")
-    expected = {"native", "pad layer"} | ({"dynamic pad layer"} if asked == "any" else set())
-    assert expected | ({"composition"} if kind == "avg_pool" else set()) <= set(kinds), kinds
+from porter.padding import LOWEST, Convention, Front, Realisation, Window, pad_amounts
+from tests.support.oracle import apply
 
 
 def test_a_zero_stands_for_minus_infinity_after_a_relu():
@@ -97,7 +26,7 @@ def test_a_zero_stands_for_minus_infinity_after_a_relu():
     for graph, fill in ((signed, LOWEST), (after, 0.0)):
         plan = make_plan(graph, (8, 8), framework.CAPABILITIES)
         assert plan.realisations["pool"].front == Front("explicit", (0, 2, 2, 0), fill)
-        wanted = run_site(pool.site, np.maximum(x, 0) if graph is after else x)
+        wanted = apply(pool, {}, np.maximum(x, 0) if graph is after else x)
         np.testing.assert_array_equal(
             framework.ENGINE.run(framework.ENGINE.build(plan, {}, {}, "float64"), x, ["pool"])["pool"], wanted
         )

@@ -11,13 +11,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from porter.base.errors import GraphError, MappingError, UsageError
+from porter.base.errors import GraphError, MappingError, PaddingError, UsageError
 from porter.frameworks.dialects import get_dialect
 from porter.frameworks.tf import destination as tf
 from porter.frameworks.tf.runtime import import_keras
+from porter.frameworks.torch.destination import CAPABILITIES as TORCH
 from porter.graph import INPUT, Conv, DepthToSpace, Graph, Node, Relu, RmsNorm
 from porter.graph.plan import make_plan
-from porter.padding import ANY, Window
+from porter.padding import ANY, Convention, Window
 from tests.support.arrays import Array
 from tests.support.frameworks.every_op import tensors_of
 from tests.support.frameworks.sayable import expect_near
@@ -43,7 +44,7 @@ def test_a_chain_too_deep_for_keras_is_refused() -> None:
 
 
 def test_mobilenet_v2_has_the_layers_and_weights_of_keras_applications() -> None:
-    graph = mobilenet_v2(0.35, 7)
+    graph = mobilenet_v2()
     tensors = random_tensors(graph)
     model = tf.ENGINE.build(make_plan(graph, (32, 32), tf.CAPABILITIES), tensors, {}, "float64", "cpu")
     stock = import_keras().applications.MobileNetV2(
@@ -187,3 +188,11 @@ def test_unknown_devices_are_refused() -> None:
     graph = network()
     with pytest.raises(UsageError, match="there is no device 'tpu'"):
         tf.ENGINE.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float32", "tpu")
+
+
+def test_a_realisation_of_another_framework_is_refused() -> None:
+    window = Window((3, 3), (2, 2))
+    graph = Graph((Node("conv", Conv(5, window, Convention("explicit", (1, 1, 1, 1))), (INPUT,)),), 4, "conv")
+    plan = make_plan(graph, ANY, TORCH)
+    with pytest.raises(PaddingError, match="Keras has no layers for"):
+        tf.ENGINE.build(plan, random_tensors(graph), {}, "float32", "cpu")
