@@ -61,7 +61,7 @@ def crc32c(data: bytes | memoryview) -> int:
 
 
 def _advance_by_bytes(state: int, data: bytes) -> int:
-    """Return the state of the checksum after more data."""
+    """Return the state of the checksum, 32 bits, after more data, byte by byte."""
     table = _byte_table()
     for byte in data:
         state = table[(state ^ byte) & 255] ^ state >> 8
@@ -69,8 +69,8 @@ def _advance_by_bytes(state: int, data: bytes) -> int:
 
 
 def _fold(message: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return a message of at most `_WINDOW` and `_STEP` words that leaves from 0 what `message` leaves from
-    ones.
+    """Return a short message with the checksum of a long one: of at most `_WINDOW` and `_STEP` words, from
+    the state 0 it leads to the state that `message` leads to from the state of ones.
     """
     import numpy as np
 
@@ -92,7 +92,7 @@ def _fold(message: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 @cache
 def _byte_table() -> tuple[int, ...]:
-    """Return what a byte leaves, by its value."""
+    """Return, for each value of a byte, the state of the checksum that it leads to from the state 0."""
     values = list(range(256))
     for _ in range(8):
         values = [value >> 1 ^ _POLYNOMIAL * (value & 1) for value in values]
@@ -101,8 +101,9 @@ def _byte_table() -> tuple[int, ...]:
 
 @cache
 def _row_tables() -> tuple[NDArray[np.uint32], tuple[list[int], ...]]:
-    """Return what each byte leaves at each place of a row: as an array, and as lists for the first four
-    places.
+    """Return, for each place in a row and each value of a byte there, what it adds to the state of the
+    checksum at the row's end: as an array _ROW×256, and as lists for the first four places, into which the
+    state before the row is added.
     """
     import numpy as np
 

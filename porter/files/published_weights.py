@@ -403,6 +403,7 @@ def _read_record(path: Path) -> dict[str, Any]:
 
 
 def _write_record(path: Path, record: dict[str, Any]) -> None:
+    """Write what the cache knows of a file, whole: the new record takes the old one's place in one step."""
     fresh = path.with_name(f".{path.name}.record")
     fresh.write_text(json.dumps(record, indent=1), encoding="utf-8")
     fresh.replace(_record_of(path, path.name))

@@ -31,7 +31,8 @@ class Cursor:
 
     def number(self, kind: str) -> int:
         """Return the next whole number, of a type as `struct` names it."""
-        number: int = struct.unpack_from(f"<{kind}", self.data, self.skip(struct.calcsize(f"<{kind}")))[0]
+        form = f"<{kind}"
+        number: int = struct.unpack_from(form, self.data, self.skip(struct.calcsize(form)))[0]
         return number
 
     def array(self, kind: str, count: int) -> Array:

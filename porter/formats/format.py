@@ -76,13 +76,10 @@ class Content:
     @cached_property
     def text(self) -> str | None:
         """Return the first bytes as text; None where they are empty, no UTF-8 or have control characters."""
+        is_whole_file = len(self.head) < HEAD_BYTES
         try:
-            # The last character may be cut in two.
-            text = (
-                self.head.decode()
-                if len(self.head) < HEAD_BYTES
-                else self.head[:-4].decode("utf-8", "ignore")
-            )
+            # Of a longer file, the last character may be cut in two.
+            text = self.head.decode() if is_whole_file else self.head[:-4].decode("utf-8", "ignore")
         except UnicodeDecodeError:
             return None
         has_control = any(ord(character) < 32 and character not in "\t\n\r\f" for character in text)

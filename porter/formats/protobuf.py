@@ -100,7 +100,7 @@ def _delimited_fields(data: bytes, offset: int, end: int) -> Iterator[tuple[int,
     """Yield the numbers of a message's fields of bytes between `offset` and `end`, and where the content of
     each begins and ends. Other fields are skipped; a damaged one ends the message.
     """
-    end_of_data = 0, len(data)
+    end_of_data = 0, len(data)  # where a number is cut short, the message ends
     while offset < end:
         key, offset = _varint(data, offset) or end_of_data
         wire_type = key & 7

@@ -31,8 +31,8 @@ def _is_tar(content: Content) -> bool:
 
 
 def _is_torch_tar(content: Content) -> bool:
-    """Return whether a file is torch 0.1's, which wrote four members: sys_info, pickle, tensors, storages
-    (its torch/serialization.py).
+    """Return whether a file is torch 0.1's, a tar of four members: sys_info, which comes first, pickle,
+    tensors, storages (its torch/serialization.py).
     """
     return _is_tar(content) and content.head.startswith(b"sys_info\0")
 

@@ -145,10 +145,10 @@ class _LayerReader:
 
     @property
     def ends(self) -> tuple[NodeOutput, ...]:
-        """The values that nothing reads."""
+        """The values that no layer reads: `(name, place among the layer's values)`."""
         read = {source for layer in self.layers for source in layer.inputs}
-        given = ((layer.name, index) for layer in self.layers for index in range(layer.gives))
-        return tuple(each for each in given if each not in read)
+        values = ((layer.name, index) for layer in self.layers for index in range(layer.gives))
+        return tuple(value for value in values if value not in read)
 
     def read(self, layer: TextMessage) -> None:
         """Read a layer, after those that it reads. An input is recorded with its sizes. A layer of labels,

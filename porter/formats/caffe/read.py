@@ -253,9 +253,16 @@ def _window(parameters: TextMessage) -> tuple[Window, Pads]:
 
 
 def _stored_tensors(layer: CaffeLayer, axes: str) -> dict[str, Stored]:
-    """Return the kernel and the bias of a layer by role."""
+    """Return the kernel and, if there is one, the bias of a layer by role.
+
+    Args:
+        axes: the order of the kernel's axes.
+    """
     kernel, *bias = layer.blobs
-    return {"kernel": Stored(kernel, axes), **({"bias": Stored(bias[0])} if bias else {})}
+    tensors = {"kernel": Stored(kernel, axes)}
+    if bias:
+        tensors["bias"] = Stored(bias[0])
+    return tensors
 
 
 def _read_conv(layer: CaffeLayer, x: Tensor, kernel: Tensor, *bias: Tensor) -> Tensor:
@@ -358,8 +365,11 @@ def _read_bias(layer: CaffeLayer, x: Tensor, other: Tensor) -> Tensor | Value:
 
 
 def _by_channel(x: Tensor, stored: Tensor) -> Tensor:
-    """Return a stored number for each channel of a value, or one for all, as a tensor that fits the value."""
-    return x.scope.constant(stored.numbers().reshape(-1, *[1] * (x.rank - 2)))
+    """Return a stored number for each channel of a value, or one for all, as a tensor that broadcasts against
+    the value: C numbers are C×1×1 for a map N×C×H×W.
+    """
+    axes_behind = [1] * (x.rank - 2)
+    return x.scope.constant(stored.numbers().reshape(-1, *axes_behind))
 
 
 def _read_mvn(layer: CaffeLayer, x: Tensor) -> Tensor:
@@ -498,6 +508,7 @@ def _read_relu(layer: CaffeLayer, x: Tensor) -> Tensor:
 def _read_exp(layer: CaffeLayer, x: Tensor) -> Tensor:
     """Read Exp: base ** (scale * x + shift). A base of -1 is e (caffe/src/caffe/layers/exp_layer.cpp)."""
     base, scale, shift = _base_scale_shift(layer)
+    # base ** y is exp(log(base) * y).
     factor = 1.0 if base == -1 else math.log(base)
     return functions.exp(_affine(x, factor * scale, factor * shift))
 
@@ -505,7 +516,8 @@ def _read_exp(layer: CaffeLayer, x: Tensor) -> Tensor:
 def _read_log(layer: CaffeLayer, x: Tensor) -> Tensor:
     """Read Log: log(scale * x + shift) to a base, which is stated as Exp's."""
     base, scale, shift = _base_scale_shift(layer)
-    return (1.0 if base == -1 else 1 / math.log(base)) * functions.log(_affine(x, scale, shift))
+    factor = 1.0 if base == -1 else 1 / math.log(base)
+    return factor * functions.log(_affine(x, scale, shift))
 
 
 def _base_scale_shift(layer: CaffeLayer) -> tuple[float, float, float]:

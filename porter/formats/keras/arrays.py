@@ -48,7 +48,7 @@ channels.
 
 def variable_in(layer: str, variable: str) -> str:
     """Return the name of a MultiHeadAttention's variable from the names of the layer in it and of that
-    layer's variable.
+    layer's variable: `query_dense` and `kernel` give `query/kernel`.
     """
     return f"{_PART_OF.get(layer, layer)}/{variable}"
 

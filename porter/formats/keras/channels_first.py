@@ -208,5 +208,5 @@ def _with_channels_last(kind: str, arguments: JsonObject, ranks: Sequence[int]) 
 
 
 def _rank_after(kind: str, arguments: JsonObject) -> int:
-    """Return the rank of what a layer makes of a map."""
+    """Return the rank of what a layer makes of a map: 4 for another map, and 2 for features."""
     return 4 if kind in _WINDOWED or (kind in _GLOBAL_POOLS and arguments.get("keepdims")) else 2

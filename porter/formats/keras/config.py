@@ -103,8 +103,8 @@ def layer_name(layer: JsonObject) -> str:
 
 
 def describe_layers(text: bytes, path: Path) -> dict[LayerPath, Described]:
-    """Return every layer in the order of the config, which is topological; nothing where the model is not
-    made of a list of layers.
+    """Return every layer by its path in the file of weights, such as `(functional, conv2d_1)`, in the order
+    of the config, which is topological; nothing where the model is not made of a list of layers.
 
     A layer's counter is the number of layers of its class before it in its model
     (keras/src/saving/saving_lib.py, _save_container_state).

@@ -156,7 +156,7 @@ def _order_outputs(model: JsonObject, outputs: list[Result]) -> tuple[list[Resul
 
 def names_within(text: str | bytes, where: str) -> dict[str, frozenset[str]]:
     """Return, for each layer of the outermost model that is a model itself, the names of all layers in it, at
-    any depth.
+    any depth: `{"backbone": frozenset({"conv1", "bn1"})}`.
 
     Raises:
         FileError: as `read_flow`.
@@ -188,8 +188,8 @@ def with_stated(text: str | bytes, metadata: Stated, where: str) -> str | bytes:
 
 
 def with_places(arguments: Any, places: Mapping[int, int]) -> Any:
-    """Return a call's arguments for a flow in which the calls stand at other places; constants stay as they
-    are.
+    """Return a call's arguments for a flow in which the calls stand at other places, because others were put
+    in between; constants stay as they are.
 
     Args:
         arguments: of one call, or a part of them.
@@ -461,7 +461,7 @@ class _Resolver:
         count = max(len(self._nodes[name]), 1)
         kind = self._kinds[name]
         if kind in MODELS:
-            counts_from_1 = (of_model and kind != "Sequential") if self._modern else True
+            counts_from_1 = not self._modern or (of_model and kind != "Sequential")
             # A model that is called once may be counted from 0 or from 1.
             call = 0 if count == 1 and call <= 1 else call - counts_from_1
         if not 0 <= call < count:
@@ -498,8 +498,10 @@ def _shapes_by_input(model: JsonObject) -> dict[str, tuple[int | None, ...]]:
 
 
 def _input_type(model: JsonObject, image: str) -> Dtype:
-    """Return the type of the input of this name, float32 if there is none. The name of an only input is
-    empty.
+    """Return the type that a model's image has, float32 where the config has no InputLayer for it.
+
+    Args:
+        image: the name of its InputLayer; empty for an only input, which then is the first one.
     """
     layers = _layers(model)
     inputs = [

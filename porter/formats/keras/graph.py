@@ -164,7 +164,9 @@ def with_graph(checkpoint: Checkpoint, graph: FileGraph | str | None) -> Checkpo
 
 def _node_output(calls: Sequence[NamedCall], result: Result) -> NodeOutput:
     """Return the value of a call's result after the layer's activation; the model's image for `SOURCE`."""
-    return (last_name(calls[result.call]), result.output) if result.call >= 0 else _IMAGE
+    if result.call < 0:  # SOURCE
+        return _IMAGE
+    return last_name(calls[result.call]), result.output
 
 
 def _find_outputs(calls: Sequence[NamedCall], outputs: Sequence[str]) -> list[NodeOutput]:
@@ -394,8 +396,16 @@ def operands_of(call: LayerCall) -> list[Any]:
 
 
 def _reference(result: Result, values: Mapping[int, NodeOutput]) -> NodeOutput:
-    """Return the node's output that a result is; `values` are the first outputs of all calls before it."""
-    return (values[result.call][0], result.output) if result.output else values[result.call]
+    """Return the node's output that a result is.
+
+    Args:
+        values: the first outputs of all calls before it, by the calls' places in the flow.
+    """
+    first_output = values[result.call]
+    if not result.output:
+        return first_output
+    node, _ = first_output
+    return node, result.output
 
 
 def _take_operand(operand: Any, values: Mapping[int, NodeOutput], hold: Callable[[Array], NodeOutput]) -> Any:
@@ -432,8 +442,11 @@ def name_calls(flow: Flow, tensors: NamedArrays) -> list[NamedCall]:
     def name_call(call: LayerCall) -> NamedCall:
         """Return a call with its name and its layer's variables, none for a layer that holds none."""
         layer = names[call.path]
-        variables = by_layer.get(layer, _attention_tensors(call, by_layer)) if call.path in holding else {}
-        return NamedCall(call, f"{layer}:{call.call_index + 1}" if call.call_index else layer, variables)
+        variables: Mapping[str, str] = {}
+        if call.path in holding:
+            variables = by_layer.get(layer, _attention_tensors(call, by_layer))
+        name = f"{layer}:{call.call_index + 1}" if call.call_index else layer
+        return NamedCall(call, name, variables)
 
     return [*map(name_call, flow.calls)]
 

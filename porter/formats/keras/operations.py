@@ -214,10 +214,11 @@ def _rot90(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def _triangle(layer: KerasLayer, x: Tensor) -> Tensor:
-    """Return the upper or the lower triangle of matrices, from the k-th diagonal on, with zeros in place of
-    all other numbers.
+    """Return the upper (`triu`) or the lower triangle (`tril`) of matrices, from the k-th diagonal on, with
+    zeros in place of all other numbers. Diagonal 0 is the main one, and 1 the one above it.
     """
     offset = whole_number(layer.arguments.get("k", 0))
+    # The first and the last diagonal that stay, None for all on that side.
     bounds = (offset, None) if layer.op == "triu" else (None, offset)
     return functions.band_part(x, *bounds)
 

@@ -57,12 +57,13 @@ def center_crop_pads(arguments: JsonObject, size: Size) -> Pads | None:
 def _crop_pads(size: KnownSize, target: tuple[int, int]) -> Pads:
     """Return the pads below zero that leave `target` rows and columns in the middle of `size`."""
     removed = [old - new for old, new in zip(size, target, strict=True)]
-    (top, bottom), (left, right) = ((-(each // 2), each // 2 - each) for each in removed)
+    # An odd cell goes at the end.
+    (top, bottom), (left, right) = ((-(cells // 2), cells // 2 - cells) for cells in removed)
     return top, bottom, left, right
 
 
 def _fixed_size(size: Size) -> tuple[int, int]:
-    """Return rows and columns, and raise Unsupported where one is open."""
+    """Return the rows and columns of a map, and raise Unsupported where one is open."""
     rows, columns = size
     if rows is None or columns is None:
         raise Unsupported("of a map of any size: save the model for one size")

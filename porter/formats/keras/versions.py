@@ -86,7 +86,8 @@ not name their module.
 
 
 def operation_name(kind: str, arguments: JsonObject) -> str | None:
-    """Return the name in keras.ops of the operation that a call computes; None for a layer.
+    """Return the name in keras.ops of the operation that a call computes: `true_divide` for the class
+    `keras.ops.Divide`; None for a layer.
 
     A TFOpLambda of Keras 2 names a function of TensorFlow, which may be one that keras.ops lacks; `TFOpLambda
     NAME` for one that belongs to none of its packages for arithmetic and networks.
@@ -131,8 +132,9 @@ def is_operation(layer: JsonObject) -> bool:
 
 
 def modern(kind: str, arguments: JsonObject) -> tuple[str, JsonObject]:
-    """Return a layer's class and arguments as Keras 2 and 3 spell them. A Merge of Keras 1 becomes the layer
-    of its mode; an unknown mode becomes a class that no layer has.
+    """Return a layer's class and arguments as Keras 2 and 3 spell them: a Convolution2D with `nb_filter`
+    becomes a Conv2D with `filters`. A Merge of Keras 1 becomes the layer of its mode; an unknown mode becomes
+    a class that no layer has.
     """
     if kind == "Merge":
         mode = str(arguments.get("mode", "sum"))

@@ -44,8 +44,10 @@ def _kernel(layer: KerasLayer, variable: str, axes: str) -> Stored:
 
 
 def kernel_and_bias(layer: KerasLayer, kernel: Stored) -> dict[str, Stored]:
-    """Return the tensors of a layer: its kernel, and its bias if it has one."""
-    return {"kernel": kernel, **({"bias": layer.stored("bias")} if layer.flag("use_bias") else {})}
+    """Return the tensors of a layer by role: its kernel, and its bias if it has one."""
+    if not layer.flag("use_bias"):
+        return {"kernel": kernel}
+    return {"kernel": kernel, "bias": layer.stored("bias")}
 
 
 def _read_conv(layer: KerasLayer, x: Tensor) -> Tensor:

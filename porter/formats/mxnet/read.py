@@ -400,7 +400,7 @@ def _read_slice(node: SymbolNode, x: Tensor) -> Tensor:
     """Read slice, a part of each axis."""
     starts, ends, steps = (node.attributes.bounds(name) for name in ("begin", "end", "step"))
     bounds = zip(starts, ends, steps or [None] * len(starts), strict=True)
-    return x.cut({axis: slice(*each) for axis, each in enumerate(bounds)})
+    return x.cut({axis: slice(*bounds_of_axis) for axis, bounds_of_axis in enumerate(bounds)})
 
 
 def _read_crop(node: SymbolNode, x: Tensor, like: Tensor | None = None) -> Tensor:

@@ -206,8 +206,8 @@ def _slice_axis(settings: Settings, x: Numbers) -> Numbers:
 def _slice(settings: Settings, x: Numbers) -> Numbers:
     """Compute slice: a part of each axis, by begins, ends and steps, of which None is a default."""
     bounds = (re.findall(r"None|-?\d+", settings.word(name, "()")) for name in ("begin", "end", "step"))
-    numbers = ([None if word == "None" else int(word) for word in words] for words in bounds)
-    return x[tuple(slice(*each) for each in zip_longest(*numbers))]
+    begins, ends, steps = ([None if word == "None" else int(word) for word in words] for words in bounds)
+    return x[tuple(slice(*bounds_of_axis) for bounds_of_axis in zip_longest(begins, ends, steps))]
 
 
 def _crop(settings: Settings, x: Numbers, like: Numbers | None = None) -> Numbers:

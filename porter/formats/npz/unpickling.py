@@ -99,7 +99,7 @@ class _PickledArray(PickledObject):
     data: object = None
 
     def build(self, state: tuple[object, ...], /) -> None:
-        """Take the array's state, of which the version does not matter."""
+        """Take the array's state: a version, which does not matter, and what `_PickledArray` has."""
         _, self.shape, self.dtype, self.fortran, self.data = state
 
 

@@ -184,13 +184,16 @@ def _read_matmul(node: OnnxNode, x: Tensor, other: Tensor) -> Tensor:
 
 def _read_selu(node: OnnxNode, x: Tensor) -> Tensor:
     """Read a SELU with its paper's numbers, which float32 rounds, or with others."""
-    papers = SELU_ALPHA, SELU_GAMMA
-    numbers = node.real("alpha", SELU_ALPHA), node.real("gamma", SELU_GAMMA)
-    return functions.scaled_elu(x, *(papers if np.allclose(numbers, papers, rtol=1e-6) else numbers))
+    exact = SELU_ALPHA, SELU_GAMMA
+    stated = node.real("alpha", SELU_ALPHA), node.real("gamma", SELU_GAMMA)
+    alpha, gamma = exact if np.allclose(stated, exact, rtol=1e-6) else stated
+    return functions.scaled_elu(x, alpha, gamma)
 
 
 def _read_hard_sigmoid(node: OnnxNode, x: Tensor) -> Tensor:
-    """Read HardSigmoid. torch's slope is a sixth, which float32 rounds."""
+    """Read HardSigmoid. torch's slope is a sixth, which the file rounds to float32 and porter takes
+    exactly.
+    """
     slope_in_file = node.real("alpha", 0.2)
     slope = 1 / 6 if np.float32(slope_in_file) == np.float32(1 / 6) else slope_in_file
     return x.apply_elementwise(HardSigmoid(slope, node.real("beta", 0.5)))

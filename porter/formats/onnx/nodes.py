@@ -46,7 +46,8 @@ class OnnxNode(AttributeReading):
 
     def input(self, index: int) -> NodeOutput | None:
         """Return an optional input; None if the node does not take it."""
-        return self.inputs[index] if index < len(self.inputs) and self.inputs[index] != MISSING else None
+        source = self.inputs[index] if index < len(self.inputs) else MISSING
+        return None if source == MISSING else source
 
     def integers(self, name: str) -> tuple[int, ...]:
         """Return the integers of an attribute; none if it is missing."""

@@ -207,24 +207,32 @@ def _pool_first_axis(node: OnnxNode, x: Tensor, kernel: Sequence[int]) -> View |
     """
     view = x.view
     foreign = x.walk.foreign(node, "")
-    if (
-        view.axes is None
-        or len(view.axes) != 5
-        or {*kernel[1:], *node.integers("strides")} != {1}
-        or any(node.integers("pads"))
-    ):
+    if view.axes is None or len(view.axes) != 5 or any(node.integers("pads")):
         return foreign
-    return View(foreign, (*view.axes[:2], (Piece("C", view.size(2) - kernel[0] + 1),), *view.axes[3:]))
+    # Windows of one cell along the other axes, which move by one cell.
+    if {*kernel[1:], *node.integers("strides")} != {1}:
+        return foreign
+    pooled_axis = (Piece("C", view.size(2) - kernel[0] + 1),)
+    return View(foreign, (*view.axes[:2], pooled_axis, *view.axes[3:]))
 
 
 def _window(node: OnnxNode, kernel: Sequence[int]) -> Window:
     """Return the window of a kernel over rows and columns. The attributes of an operator of one axis are
     about columns.
     """
-    steps = node.integers("strides"), node.integers("dilations")
-    # One axis gets a 1 before it, and what is left out is 1 for both.
-    (rows, columns), stride, dilation = ((1, 1, *each)[-2:] for each in (kernel, *steps))
-    return Window((rows, columns), (stride[0], stride[1]), (dilation[0], dilation[1]))
+    return Window(
+        _rows_and_columns(kernel),
+        _rows_and_columns(node.integers("strides")),
+        _rows_and_columns(node.integers("dilations")),
+    )
+
+
+def _rows_and_columns(numbers: Sequence[int]) -> tuple[int, int]:
+    """Return an attribute's numbers for rows and columns: (2, 3) as they are, (3,) of one axis as (1, 3), and
+    () of what is left out as (1, 1).
+    """
+    rows, columns = (1, 1, *numbers)[-2:]
+    return rows, columns
 
 
 def _stated_pads(node: OnnxNode) -> tuple[int, ...]:

@@ -26,7 +26,7 @@ def find_trees(folder: Path) -> list[Path]:
 
 
 def is_ocdbt(folder: Path) -> bool:
-    """Return whether the arrays of a tree are in one store, and not each in a folder."""
+    """Return whether the arrays of a tree are in one store (OCDBT), and not each in a folder (zarr)."""
     return (folder / _MANIFEST).is_file()
 
 

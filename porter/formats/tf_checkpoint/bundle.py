@@ -146,8 +146,8 @@ def _encode_unsigned(number: int) -> bytes:
 
 
 def _encode_signed(number: int) -> bytes:
-    """Return a signed integer in ordered code, whose bytes sort as it does: of its 8 * width bits the first
-    are turned round, one for each byte.
+    """Return a signed integer in ordered code, whose bytes sort as it does: 1 is 0x81, and -1 is 0x7f. Of its
+    8 * width bits the first are turned round, one for each byte.
     """
     width = (~number if number < 0 else number).bit_length() // 7 + 1
     bits = number & (1 << 8 * width) - 1

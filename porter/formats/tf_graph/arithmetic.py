@@ -40,8 +40,12 @@ _FUSED_EPSILON = 0.0001
 
 
 def kind_of(node: GraphNode) -> str:
-    """Return a node's op as patterns name it."""
-    return "Mean" if node.op == "Mean" and node.flag("keep_dims") else _KINDS.get(node.op, node.op)
+    """Return a node's op as porter's patterns name it: `AddV2` and `BiasAdd` are an `Add`, and only a mean
+    that keeps its axes is a `Mean`.
+    """
+    if node.op == "Mean" and node.flag("keep_dims"):
+        return "Mean"
+    return _KINDS.get(node.op, node.op)
 
 
 def _read_binary(node: GraphNode, *values: Tensor) -> Tensor:

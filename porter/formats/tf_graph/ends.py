@@ -97,8 +97,10 @@ def outputs_of(node: GraphNode) -> list[NodeOutput]:
     """Return the values that a graph gives if it ends at a node: its first output, or all of a list, as a
     Split's. The further outputs of a norm, for one, are statistics.
     """
+    # How many values each output has; none for an op that nothing defines.
     counts = list(output_counts(node.op, node.attributes, {}).values())
-    return [(node.name, output) for output in range(max([1, *counts[:1]]))]
+    first_count = max(1, counts[0]) if counts else 1
+    return [(node.name, output) for output in range(first_count)]
 
 
 def within_network(

@@ -142,8 +142,8 @@ def _response_norm(node: GraphNode, x: Tensor) -> Tensor:
 
 
 def _fill(node: GraphNode, sizes: Tensor, number: Tensor) -> Repeated | Zeros:
-    """Return one number of sizes that are computed from open ones: a constant that is repeated, or `Zeros` if
-    it is 0.
+    """Return the value of a Fill whose sizes are computed from open ones: one number, repeated to these
+    sizes, or `Zeros` of them if it is 0.
     """
     shape = tuple(sizes.dims())
     return Repeated(number.reference, shape) if number.number() else Zeros(shape)

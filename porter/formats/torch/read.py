@@ -154,8 +154,8 @@ def _read_stream(path: Path, content: Content) -> tuple[object, StorageValues]:
     roots: dict[str, Storage] = {}
 
     def stored(identity: Any) -> Storage:
-        """Return the storage of an id, and keep the first of each key: the whole, of which others are
-        parts.
+        """Return the storage of an id, and keep the first one of each key: it is whole, and later ones may be
+        parts of it.
         """
         storage = storage_in_stream(identity)
         roots.setdefault(storage.key, storage)

@@ -244,7 +244,7 @@ def _path_of_part(path: str, number: int) -> str:
 
 
 def _flatten_values(value: Flow) -> list[NodeOutput]:
-    """Return the values in a table of them."""
-    return (
-        [each for inner in value for each in _flatten_values(inner)] if isinstance(value, list) else [value]
-    )
+    """Return the values in a table of them, at any depth; a single value as a list of one."""
+    if not isinstance(value, list):
+        return [value]
+    return [flat for inner in value for flat in _flatten_values(inner)]

@@ -20,7 +20,12 @@ from porter.formats.torch7.objects import read_objects
 
 
 def program(definition: bytes) -> KernelProgram:
-    """Return the program of a file's module, for porter's own engine."""
+    """Return a file's module as a program of porter's own engine: a step for each call of a module that
+    computes something, and the functions that compute the modules.
+
+    Args:
+        definition: the file's content.
+    """
     steps = steps_of(read_objects(definition))
     return KernelProgram(INPUT, steps, {op: _row_of_module(row) for op, row in _ROWS.items()})
 

@@ -43,8 +43,8 @@ size, or take one image.
 
 
 def is_cast(node: AtenNode) -> bool:
-    """Return whether a node passes real numbers on as real numbers: a cast, a copy, or what does nothing in
-    inference.
+    """Return whether a node gives the real numbers that it takes, as real numbers: a cast such as
+    `x.to(torch.float16)`, a copy, or what does nothing in inference.
     """
     return node.op in (*SAME, *COPIES, "to", "_to_copy") and node.arguments.get("dtype") in REALS
 

@@ -176,6 +176,7 @@ def _swap_axes(x: Tensor, first: int, second: int) -> Tensor:
 
 def _narrow(x: Tensor, dim: int, start: Dim, length: Dim) -> Tensor:
     """Return so many cells from `start` on. A start below 0 counts from the end, as where the cells end."""
+    # -2 and 2 cells are the last two, whose slice has no end.
     end = start + length
     return x.cut({dim: slice(start, None if end == 0 and start != 0 else end)})
 

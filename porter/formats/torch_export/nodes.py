@@ -349,12 +349,15 @@ def _autocast_type(inputs: Sequence[JsonObject]) -> int | None:
 
 
 def _describe_mutations(specs: Iterable[JsonObject]) -> Iterator[str]:
-    """Yield words for each input, buffer and parameter that a run of the program changes."""
+    """Yield words for each input, buffer and parameter that a run of the program changes: `the buffer
+    'bn.running_mean'`.
+    """
     for spec in specs:
         ((kind, fields),) = spec.items()
         if kind.endswith("_mutation"):
             subject = kind.removesuffix("_mutation")
-            yield f"the {'input' if subject == 'user_input' else subject} '{fields[f'{subject}_name']}'"
+            name = fields[f"{subject}_name"]
+            yield f"the {'input' if subject == 'user_input' else subject} '{name}'"
 
 
 def _value_name(argument: JsonObject) -> str:

@@ -58,12 +58,13 @@ def _parameters(function: Function) -> Mapping[str, Parameter]:
 
 
 def reader_of(function: Function) -> Reader:
-    """Return the reader of an op by a function, or by the class of a call. Their parameter `x` is the op's
-    first value, and `scope` the node that is being read. The function is given values as tensors, sizes as
-    sizes, and only what is not None. An argument that the op lacks is a ValueError.
+    """Return the reader of an op by a function of the op's arguments, such as `_linear(x, weight,
+    bias=None)`, or by the class of a call, whose fields they are.
 
-    An argument that the function does not take is refused by its name, because the op would be another one
-    without it.
+    The parameter `x` is the op's first value, and `scope` the node that is being read; all others have the
+    names of torch's schemas. The function is given values as tensors, sizes as sizes, and only what is not
+    None. An argument that the op lacks is a ValueError. One that the function does not take is refused by its
+    name, because the op would be another one without it.
     """
     parameters = _parameters(function)
 

@@ -145,9 +145,10 @@ def _with_sources(node: AtenNode, names: Mapping[NodeOutput, NodeOutput]) -> Ate
 
 
 def _make_bases_by_size(program: AtenProgram) -> AtenProgram:
-    """Return the program in which a value that is written into is made by sizes if it was made by another
-    value only for its type or its sizes: `zeros_like` is what `zeros` makes, where the sizes are known for
-    each image. What `empty` makes is written over, so that it may be zeros.
+    """Return the program with values that are written into made by their sizes, where they were made by
+    another value only for its type or its sizes: `zeros_like(x)` becomes `zeros(sizes of x)`, where these are
+    known for each image, so that the value does not depend on `x`. What `empty` makes is written over, so
+    that it may be zeros.
     """
     # By a node's name, the node that made the value of which it is a part.
     bases: dict[str, str] = {}
@@ -251,9 +252,11 @@ class _FunctionalWriter:
         """
         self._expect_values(node, "src")
         source = node.arguments["src"]
+        # A cast to real numbers changes nothing, and neither does one to the type that the value has.
         kinds = (*REALS, self.types.get(source))
-        fits = self._sizes_of(source) == node.sizes[0] or _is_known(node.sizes[0])
-        return self._expand_to(node, source) if fits and self.types.get((node.name, 0)) in kinds else None
+        keeps_numbers = self.types.get((node.name, 0)) in kinds
+        has_known_sizes = self._sizes_of(source) == node.sizes[0] or _is_known(node.sizes[0])
+        return self._expand_to(node, source) if has_known_sizes and keeps_numbers else None
 
     def _expand_to(self, node: AtenNode, source: NodeOutput) -> NodeOutput:
         """Return a value, repeated to the sizes of what a node gives; as it is where it has them."""
@@ -393,9 +396,9 @@ class _FunctionalWriter:
             cells: the first one, and the one behind the last.
         """
         start, end = cells
-        left = len(range(int(sizes[axis]))[start:end])
+        count = len(range(int(sizes[axis]))[start:end])
         arguments = {"self": value, "dim": axis, "start": start, "end": end}
-        return self._add_node(node, "slice", (value,), arguments, (*sizes[:axis], left, *sizes[axis + 1 :]))
+        return self._add_node(node, "slice", (value,), arguments, (*sizes[:axis], count, *sizes[axis + 1 :]))
 
     def _add_node(
         self,
