@@ -192,17 +192,17 @@ def _read_graph(net: Net, tensors: NamedArrays, budget: int, outputs: Sequence[s
             computed |= of_norm
     expect_values(outputs, layers)
     arrays = Arrays({**tensors, **computed})
-    flow = Dataflow(
-        layers, {IMAGE, *layers}, arrays, lambda layer: layer.op, budget=budget, passed=net.passed
+    # All layers are live: each depends on the image.
+    live = {IMAGE, *layers}
+    flow = Dataflow(layers, live, arrays, kind=lambda layer: layer.op, budget=budget, passed=net.passed)
+    channels_of_kernels = (
+        tensors[layer.blobs[0]].shape[1] for layer in net.layers if layer.op in _KERNELS[:3]
     )
-    channels = net.channels or next(
-        # A net that does not state its image's channels reads those of its first kernel.
-        (tensors[layer.blobs[0]].shape[1] for layer in net.layers if layer.op in _KERNELS[:3]),
-        3,
-    )
+    # A net that does not state its image's channels reads those of its first kernel.
+    channels = net.channels or next(channels_of_kernels, 3)
     image = GraphInput((IMAGE, 0), channels, size, order="CHW")
     ends = [(name, 0) for name in outputs] or [(name, output) for name, output in net.ends if name in layers]
-    graph = read_graph(begin(flow, image, tensors, value_name), READERS, ends)
+    graph = read_graph(begin(flow, image, tensors, tap=value_name), READERS, ends)
     return replace(graph, evaluated={**computed, **graph.evaluated})
 
 

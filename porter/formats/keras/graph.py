@@ -210,7 +210,7 @@ class _Model:
             layers,
             live,
             Arrays(stored.arrays),
-            lambda layer: "",  # no patterns are searched in a Keras model
+            kind=lambda layer: "",  # no layer is part of a pattern
             budget=most_bytes(sum(array.nbytes for array in self.tensors.values())),
             tensors_of=lambda layer: layer.tensors,
         )
@@ -295,8 +295,8 @@ class _StoredArrays:
     ones: set[NodeOutput]
 
     def add(self, layer: KerasLayer) -> tuple[NamedArrays, list[str]]:
-        """Add the arrays that a layer holds or is. Return those that the file's tensors lack, and the names
-        of all that were added.
+        """Add the arrays that a layer holds (constants of the config) or is (a trained array). Return those
+        that the file's tensors lack, by name, and the names of all that were added.
         """
         # Ones stay ones when they are repeated.
         if layer.op == "ones_like" or (layer.op == "repeat" and layer.source in self.ones):

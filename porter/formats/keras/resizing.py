@@ -80,7 +80,8 @@ def resize_of(kind: str, arguments: JsonObject, size: Size) -> Resize | None:
     scale: tuple[float, ...] = ()
     target: tuple[int, ...] = ()
     if kind == "UpSampling2D":
-        factors = scale = tuple(float(count(times)) for times in pair(arguments["size"]))
+        scale = tuple(float(count(times)) for times in pair(arguments["size"]))
+        factors = scale
     else:
         target = count(arguments["height"]), count(arguments["width"])
         # An open size is 0 here, and has no factor.

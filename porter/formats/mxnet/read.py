@@ -140,7 +140,12 @@ def _read_graph(symbol: Symbol, tensors: NamedArrays, budget: int, size: Size | 
     live = names_depending_on(nodes, [image])
     stored = Arrays(tensors)
     flow = Dataflow(
-        nodes, live, stored, lambda node: _KINDS.get(node.op, ""), budget=budget, passed=symbol.passed
+        nodes,
+        live,
+        stored,
+        kind=lambda node: _KINDS.get(node.op, ""),
+        budget=budget,
+        passed=symbol.passed,
     )
     # A size of 0 is open.
     if len(symbol.sides) == 4:
@@ -150,7 +155,7 @@ def _read_graph(symbol: Symbol, tensors: NamedArrays, budget: int, size: Size | 
         rows = columns = 0
     image_size = (rows or None, columns or None) if size is None else size
     image_input = GraphInput((image, 0), channels, image_size, order="CHW")
-    return read_graph(begin(flow, image_input, tensors, value_name), READERS, symbol.ends)
+    return read_graph(begin(flow, image_input, tensors, tap=value_name), READERS, symbol.ends)
 
 
 def _channels_of_image(nodes: Mapping[str, SymbolNode], image: str, tensors: NamedArrays) -> int:

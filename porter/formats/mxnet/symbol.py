@@ -191,12 +191,13 @@ class _SymbolReader:
         labels, and a node that changes nothing in inference stands for what it reads; every other one is
         added.
         """
+        # The number of a node in the file, and of one of its outputs.
         sources = [source[:2] for source in entry["inputs"]]
         number = len(self.first_outputs)
         op = entry["op"]
         name = take_name(str(entry["name"]), number, self.names)
         words = _attributes(entry, name)
-        if any(type(index) is not int or not 0 <= before < number for before, index in sources):
+        if any(type(index) is not int or not 0 <= source < number for source, index in sources):
             raise ValueError(f"'{name}' reads what comes after it")
         inputs = [self.value(*source) for source in sources]
         if op == "null":

@@ -302,14 +302,16 @@ class Initializers:
         """Return the numbers that a Constant node states. Raise FileError if they are texts or sparse."""
         if "value" in attributes:
             return self.array(attributes["value"].t, name)
-        for key, kind in (
+        # Other spellings of a tensor, and the fields of AttributeProto that hold them.
+        for key, field_name in (
             ("value_float", "f"),
             ("value_floats", "floats"),
             ("value_int", "i"),
             ("value_ints", "ints"),
         ):
             if key in attributes:
-                return np.asarray(getattr(attributes[key], kind), np.float32 if "float" in key else np.int64)
+                numbers = getattr(attributes[key], field_name)
+                return np.asarray(numbers, np.float32 if "float" in key else np.int64)
         raise self.refuse(f"the constant '{name}' is not a tensor of numbers", "export the model again")
 
     def array(self, tensor: Any, name: str) -> Array:

@@ -241,18 +241,19 @@ def _read_graph(
     Args:
         rounds: how often it may still be read again.
     """
-    inputs = {each.image.source[0]: each.image for each in mapped_inputs}
+    inputs = {mapped.image.source[0]: mapped.image for mapped in mapped_inputs}
+    # Live nodes depend on an input; all others are constants.
     live = _nodes_between(model, inputs)
     outputs = _outputs(model)
     flow = Dataflow(
         model.nodes,
         live,
         Arrays(model.arrays),
-        kind_of,
-        is_cast_to_floats,
-        RESHAPES,
-        most_bytes(sum(file.stat().st_size for file in model.files)),
-        operands,
+        kind=kind_of,
+        is_cast=is_cast_to_floats,
+        reshapes=RESHAPES,
+        budget=most_bytes(sum(file.stat().st_size for file in model.files)),
+        operands=operands,
         passed=model.passed,
     )
     image, *further = inputs
@@ -260,8 +261,8 @@ def _read_graph(
         flow,
         inputs[image],
         model.arrays,
-        _names_of_values(model).get,
-        {name: inputs[name] for name in further},
+        tap=_names_of_values(model).get,
+        further={name: inputs[name] for name in further},
     )
     read_nodes(walk, READERS.get)
     if rounds and (decided := decide_conditions(flow)):
@@ -275,13 +276,13 @@ def _read_graph(
     )
     if len(graph.further_inputs) < len(further):
         raise refuse("the model takes only the size of one of its inputs", "export it without that input")
-    sizes = {name: repr(number) for name, number in walk.exact.items()}
-    for each in mapped_inputs:
-        sizes |= each.metadata
+    # Numbers that a port has more exactly than the file, then how the inputs are laid out.
+    metadata = {name: repr(number) for name, number in walk.exact.items()}
+    for mapped in mapped_inputs:
+        metadata |= mapped.metadata
     notes = *mapped_inputs[0].notes, *_notes_on_outputs(flow, outputs)[:_MOST_NOTES]
-    return _ReadGraph(
-        with_scope_names(graph, _titles_of_nodes(model.nodes.values())), model.arrays, sizes, notes
-    )
+    graph = with_scope_names(graph, _titles_of_nodes(model.nodes.values()))
+    return _ReadGraph(graph, model.arrays, metadata, notes)
 
 
 def _outputs(model: OnnxGraph) -> dict[str, NodeOutput]:

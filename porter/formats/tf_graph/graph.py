@@ -171,13 +171,21 @@ def _branch_call(walk: Walk, graph: PlainGraph, node: GraphNode) -> GraphNode | 
 def _read_nodes(
     graph: PlainGraph, shortened: _ShortenedGraph, constants: GraphConstants, size: Size
 ) -> tuple[Walk, FileGraph]:
-    """Read a graph that is in order for images of a size, in its shortened form, and return its walk and
-    porter's graph.
+    """Read a graph for images of a size, in its shortened form, whose nodes are in order, and return porter's
+    graph, and the walk, which knows what was computed on the way.
     """
     placeholders = [node for node in shortened.nodes.values() if node.op == "Placeholder"]
     # Live nodes depend on an input; all others are constants.
     live = names_depending_on(shortened.nodes, [graph.image, *(node.name for node in placeholders)])
-    flow = Dataflow(shortened.nodes, live, constants, kind_of, is_cast, RESHAPES, graph.budget)
+    flow = Dataflow(
+        shortened.nodes,
+        live,
+        constants,
+        kind=kind_of,
+        is_cast=is_cast,
+        reshapes=RESHAPES,
+        budget=graph.budget,
+    )
     batch, channels = _image_shape(shortened.nodes, graph.image, flow)
     image_size = _stated_size(shortened.nodes[graph.image])
     further: dict[str, GraphInput] = {}
@@ -187,7 +195,7 @@ def _read_nodes(
             if image is not None:
                 further[node.name] = image
     first = GraphInput((graph.image, 0), channels, size, batch, fixed=True)
-    walk = begin(flow, first, graph.variables, value_name, further)
+    walk = begin(flow, first, graph.variables, tap=value_name, further=further)
     read_nodes(walk, READERS.get)
     names = {value_name(end): shortened.replacements.get(end, end) for end in graph.ends}
     ends = walk.output_values(names.values())

@@ -123,11 +123,14 @@ def _read_graph(model: TfliteModel, budget: int, outputs: Sequence[str], size: S
     ends = [source for source, name in taps.items() if name in outputs] or model.ends
     order = in_order([name for name, _ in ends], lambda name: read_order(nodes[name], kind_of))
     nodes = {**sources, **{name: nodes[name] for name in order}}
+    # Live nodes depend on an input; all others are constants.
     live = names_depending_on(nodes, [IMAGE, *model.further])
-    flow = Dataflow(nodes, live, Arrays(model.stored), kind_of, is_cast, RESHAPES, budget)
+    flow = Dataflow(
+        nodes, live, Arrays(model.stored), kind=kind_of, is_cast=is_cast, reshapes=RESHAPES, budget=budget
+    )
     image = GraphInput((IMAGE, 0), _find_channels(model, flow), size, model.sizes[0])
     further = {name: image for name, image in _further_inputs(model).items() if image is not None}
-    walk = begin(flow, image, model.stored, (taps | inner).get, further)
+    walk = begin(flow, image, model.stored, tap=(taps | inner).get, further=further)
     read_nodes(walk, READERS.get)
     names = tuple(taps[end] for end in ends if end in taps)
     values = walk.output_values(ends)

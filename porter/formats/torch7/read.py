@@ -79,9 +79,9 @@ def _make_checkpoint(
     arrays = {**tensors, **computed}
     image = GraphInput((IMAGE, 0), channels, size or (None, None), order="CHW")
     budget = most_bytes(len(data))
-    flow = Dataflow(
-        layers, {IMAGE, *layers}, Arrays(arrays), lambda layer: "", budget=budget, passed=network.passed
-    )
+    # All layers are live: each depends on the image. None is part of a pattern.
+    live = {IMAGE, *layers}
+    flow = Dataflow(layers, live, Arrays(arrays), kind=lambda layer: "", budget=budget, passed=network.passed)
     ends = [(name, 0) for name in outputs] or network.ends
     outputs_by_name = None if outputs else dict(zip(output_names(len(ends)), ends, strict=True))
     graph = read_graph(begin(flow, image, arrays), READERS, ends, outputs_by_name)

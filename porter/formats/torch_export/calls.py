@@ -21,7 +21,7 @@ def calls_in(program: Mapping[str, Any], first_paths: Mapping[str, str] = {}) ->
         first_paths: of each path the first one of the same module, where a module has several. torch.export
             counts the calls by each.
     """
-    # Calls by their keys and paths, in the order in which they begin.
+    # Calls by torch.export's keys, such as `L__self___relu@1`, and paths, in the order in which they begin.
     begun: dict[tuple[str, str], None] = {}
     last_values: dict[tuple[str, str], str] = {}
     for node in program["graph_module"]["graph"]["nodes"]:

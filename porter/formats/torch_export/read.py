@@ -217,11 +217,11 @@ def _read_graph(
         nodes,
         live,
         Arrays({**arrays, **program.numbers}),
-        kind_of,
-        is_cast,
-        RESHAPES,
-        budget,
-        operands,
+        kind=kind_of,
+        is_cast=is_cast,
+        reshapes=RESHAPES,
+        budget=budget,
+        operands=operands,
         repeats=partial(_repeats_for_images, nodes),
     )
     first, *others = program.images
@@ -314,8 +314,8 @@ def _graph_input(name: str, sizes: Sizes, only: Size | None) -> GraphInput:
 
 
 def _repeats_for_images(nodes: Mapping[str, AtenNode], node: AtenNode) -> bool:
-    """Return whether an expand, a repeat or a tile repeats along the first axis only, or adds one; False for
-    other nodes.
+    """Return whether an expand, a repeat or a tile repeats along the first axis only, or adds one, as (1, 3,
+    4) and (3, 4) become (s0, 3, 4); False for other nodes.
     """
     if node.op not in ("expand", "repeat", "tile") or not node.sizes or not nodes[node.source[0]].sizes:
         return False

@@ -268,7 +268,8 @@ class _FunctionalWriter:
 
     def _scatter(self, node: AtenNode) -> NodeOutput | None:
         """Return the value with `src` in place of a part of it, which a program that writes nothing has
-        instead of a write (slice_scatter, select_scatter). Return None where porter does not know the part.
+        instead of a write (slice_scatter, select_scatter): `select_scatter(x, y, 1, 0)` is x after `x[:, 0] =
+        y`. Return None where porter does not know the part.
         """
         self._expect_values(node, "self", "src")
         part = StatedFields((name, value) for name, value in node.arguments.items() if name != "src")
@@ -288,14 +289,19 @@ class _FunctionalWriter:
         return self.current.get(source, source)
 
     def _slices_to_base(self, number: int, node: AtenNode) -> tuple[list[AtenNode], NodeOutput] | None:
-        """Return the slices that a write goes through, the last one first, and the value that they are of;
-        None where the write stays as it is. It does where the written value would be cast, where a part is
-        unknown or read later by an older view, and where the value is not made by an op.
+        """Return the slices that a write goes through, the last one first, and the value that they are of: of
+        `x[0][:, 1] = y` the slice `[:, 1]`, the slice `[0]`, and x. Return None where the write stays as it
+        is: where the written value would be cast, where a part is unknown or read later by an older view, and
+        where the value is not made by an op.
+
+        Args:
+            number: the place of the write in the program.
         """
         source = self._source_of(node)
         part = node.arguments["self"]
         base = self.views[node.name, 0]
         is_plain = _is_known(node.sizes[0])
+        # A value, not a number: it has to have the part's sizes and type.
         if isinstance(source, tuple):
             has_its_sizes = is_plain or self._sizes_of(source) == node.sizes[0]
             is_plain = has_its_sizes and self.types.get(source) == self.types.get(part)
