@@ -167,7 +167,7 @@ def _reader_with_weights(format: Format, path: Path, weights: Path) -> Reader:
             raise UsageError(message, where=weights, next="name the file of the model's weights")
         return partial(format.read, weights=weights)
     if not format.renewed:
-        graphs = ", ".join(each.what for each in READABLE if each.weights or each.renewed)
+        graphs = ", ".join(known.what for known in READABLE if known.weights or known.renewed)
         next = (
             "load the weights into the model and save the whole model; porter does so only for a port "
             f"and {graphs}"

@@ -410,7 +410,7 @@ def _read_eltwise(layer: CaffeLayer, *values: Tensor) -> Tensor:
         return merge_all(kind, values)
     if len(factors) != len(values):
         raise Unsupported("with another number of coefficients than of values")
-    return merge_all(kind, [factor * each for factor, each in zip(factors, values, strict=True)])
+    return merge_all(kind, [factor * value for factor, value in zip(factors, values, strict=True)])
 
 
 def _affine(x: Tensor, scale: float, shift: float) -> Tensor:

@@ -109,7 +109,7 @@ def read_attention(layer: KerasLayer, *values: Tensor) -> Tensor:
     query, value, key = (*values, values[1])[:3]  # of two values, the second is the key too
     rank = query.rank
     attended = _attended_axes(layer, rank)
-    if {each.rank for each in (query, value, key)} != {rank}:
+    if {tensor.rank for tensor in (query, value, key)} != {rank}:
         raise Unsupported(f"over the axes {layer.arguments.get('attention_axes')!r:.40}")
     letters = _AXIS_LETTERS[: rank - 1]
     other_axes = [axis for axis in range(rank - 1) if axis not in attended]
@@ -181,14 +181,14 @@ def read_dot(layer: KerasLayer, *values: Tensor) -> Tensor:
     """
     axes = pair(layer.arguments["axes"])
     is_normalised = layer.arguments.get("normalize")
-    ranks = [each.rank for each in values]
+    ranks = [value.rank for value in values]
     if len(ranks) != 2 or (is_normalised and ranks != [2, 2]):
         raise Unsupported(f"of normalised values, or of {len(ranks)}")
     # Two values N×C give one sum for each image.
     if ranks == [2, 2] and all(axis in (1, -1) for axis in axes):
         least_norm = 1e-7 if layer.keras > 2 else 1e-6
         first, second = (
-            divide_by_norm(each, 2, [1], least_norm) if is_normalised else each for each in values
+            divide_by_norm(value, 2, [1], least_norm) if is_normalised else value for value in values
         )
         return (first * second).sum([1], True)
     # `n` is the batch, and `k` becomes the axis that is summed over: two values of three axes with `axes` of
@@ -206,7 +206,7 @@ def read_cosine(layer: KerasLayer, *values: Tensor) -> Tensor:
     its epsilon where that is smaller. It is N×1×1 (keras/engine/topology.py of Keras 1.2.2, which gives the
     root of the product of the sums of squares).
     """
-    if [each.rank for each in values] != [2, 2]:
+    if [value.rank for value in values] != [2, 2]:
         raise Unsupported("of other values than two of features, whose sums of products may have no root")
     first, second = values
     norms = norm(first, 2, [1], True) * norm(second, 2, [1], True)

@@ -204,9 +204,9 @@ def with_places(arguments: Any, places: Mapping[int, int]) -> Any:
             keywords=with_places(arguments.keywords, places),
         )
     if isinstance(arguments, tuple):
-        return tuple(with_places(each, places) for each in arguments)
+        return tuple(with_places(argument, places) for argument in arguments)
     if isinstance(arguments, Mapping):
-        return StatedFields((name, with_places(each, places)) for name, each in arguments.items())
+        return StatedFields((name, with_places(argument, places)) for name, argument in arguments.items())
     return arguments
 
 

@@ -209,7 +209,7 @@ class Hdf5Bytes:
         if not 0 < count * size <= len(value):
             raise ValueError(f"an attribute of {count} texts has {len(value)} bytes")
         self._count(count)
-        parts = (value[at : at + size] for at in range(0, count * size, size))
+        parts = (value[start : start + size] for start in range(0, count * size, size))
         return Texts(
             shape, tuple(self._read_text(part) if any_length else part.rstrip(b"\0") for part in parts)
         )

@@ -202,7 +202,9 @@ def main() -> None:
                 item = h5o.open(group, name)
                 described[address] = _describe(item, target)
                 links = described[address][0].items()  # `_describe` gives them first
-                waiting += [(at, item, link.encode(_ANY_BYTES)) for link, at in links if at is not None]
+                waiting += [
+                    (address, item, link.encode(_ANY_BYTES)) for link, address in links if address is not None
+                ]
     objects = [[address, *parts] for address, parts in described.items()]
     Path(index).write_text(json.dumps({"root": root, "objects": objects}))
 

@@ -126,7 +126,7 @@ def expect_kinds(arguments: Arguments) -> None:
 def _are_whole_numbers(value: Any, depth: int) -> bool:
     """Return whether a value is a whole number, or such numbers in lists of at most this depth."""
     if isinstance(value, list | tuple):
-        return depth > 0 and all(_are_whole_numbers(each, depth - 1) for each in value)
+        return depth > 0 and all(_are_whole_numbers(item, depth - 1) for item in value)
     return type(value) is int
 
 

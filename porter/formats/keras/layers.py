@@ -115,7 +115,7 @@ def read_layer(layer: KerasLayer, *values: Tensor) -> Any:
         if kind not in _TRAINING_DEPENDENT:
             return x
         rates = (layer.arguments.get(name) for name in ("rate", "stddev", "drop_path_rate"))
-        rate = next((float(each) for each in rates if isinstance(each, int | float)), None)
+        rate = next((float(stated) for stated in rates if isinstance(stated, int | float)), None)
         return leave_out(x.walk, LeftOut(layer.name, kind, rate), x.reference)
     reader = _READERS.get(kind)
     if kind == "RandomCrop":

@@ -96,12 +96,12 @@ def parse_references(value: Any) -> list[KerasHistory]:
         ValueError: anything else.
     """
     if isinstance(value, dict):
-        return [each for _, item in sorted(value.items()) for each in parse_references(item)]
+        return [reference for _, item in sorted(value.items()) for reference in parse_references(item)]
     if not isinstance(value, list):
         raise ValueError("inputs and outputs of a model are lists")
     if _is_reference(value):
         return [KerasHistory(value[0], value[1], value[2])]
-    return [each for item in value for each in parse_references(item)]
+    return [reference for item in value for reference in parse_references(item)]
 
 
 def _parse_entry(entry: Any) -> Any:

@@ -89,7 +89,7 @@ def _operands_reader(function: Callable[..., Any], count: int = 2) -> Reader:
             raise Unsupported(f"of {len(layer.operands)} operands")
         if str(layer.arguments.get("data_format", "NHWC")) != "NHWC":
             raise Unsupported("with the channels first")
-        return function(*(_to_tensor(x.scope, each) for each in layer.operands))
+        return function(*(_to_tensor(x.scope, operand) for operand in layer.operands))
 
     return read
 
@@ -239,7 +239,7 @@ def _roll(layer: KerasLayer, x: Tensor) -> Tensor:
 def _einsum(layer: KerasLayer, x: Tensor, *further: Tensor) -> Tensor:
     """Return the einsum of the operands, which are values or constants."""
     text = layer.arguments.get("subscripts") or layer.arguments.get("equation")
-    return einsum(str(text), *(_to_tensor(x.scope, each) for each in layer.operands))
+    return einsum(str(text), *(_to_tensor(x.scope, operand) for operand in layer.operands))
 
 
 def _pad(layer: KerasLayer, x: Tensor) -> Tensor:

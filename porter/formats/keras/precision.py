@@ -28,7 +28,7 @@ def compute_type(dtype: Any) -> Dtype:
 
 def halves_in(config: Any) -> tuple[Dtype, ...]:
     """Return the types of half precision that any part of a config states."""
-    types = {compute_type(each) for each in _dtypes_in(config)}
+    types = {compute_type(dtype) for dtype in _dtypes_in(config)}
     return tuple(half for half in HALVES if half in types)
 
 

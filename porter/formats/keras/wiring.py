@@ -61,7 +61,7 @@ def find_misreading(flow: Flow, definition: str | bytes) -> str | None:
 
 def _calls_of(flow: Flow, results: Iterable[Result]) -> list[LayerCall]:
     """Return the calls that give these results."""
-    return [flow.calls[each.call] for each in results if each.call >= 0]
+    return [flow.calls[result.call] for result in results if result.call >= 0]
 
 
 def find_wrong_turn(turned: Flow, original: Flow) -> str | None:
@@ -89,7 +89,7 @@ _Value = tuple[LayerPath, int, int]
 
 def _values_read(flow: Flow, call: LayerCall, calls: Collection[tuple[LayerPath, int]]) -> list[_Value]:
     """Return the values of known calls that a call reads, through layers that porter put in between."""
-    return [_original_value(flow, each, calls) for each in results_in(call.inbound)]
+    return [_original_value(flow, result, calls) for result in results_in(call.inbound)]
 
 
 def _original_value(flow: Flow, value: Result, calls: Collection[tuple[LayerPath, int]]) -> _Value:
@@ -133,7 +133,7 @@ def _find_misread_call(
     calls = levels[model].reads[name]
     label = "/".join(path)
     if path in levels:  # of what a model takes, each of its layers may read a part
-        agrees = {*names_read} <= {each for reads in calls for each in reads}
+        agrees = {*names_read} <= {name for reads in calls for name in reads}
     else:
         # This is the layer's call within one call of its model, which runs them all each time.
         round = call.call_index % len(calls)
@@ -254,15 +254,15 @@ def _names_in(value: Any, names: Sequence[str]) -> list[str]:
         ones.
         """
         if isinstance(value, dict):
-            for _, each in sorted(value.items()):
-                look(each)
+            for _, item in sorted(value.items()):
+                look(item)
         elif isinstance(value, list) and len(value) > 2 and isinstance(value[0], str):
             if value[0] in names and type(value[1]) is type(value[2]) is int:
                 names_of_layers.append(value[0])
-            later.extend(name for each in value[3:] for name in _names_in(each, names))
+            later.extend(name for keywords in value[3:] for name in _names_in(keywords, names))
         elif isinstance(value, list):
-            for each in value:
-                look(each)
+            for item in value:
+                look(item)
 
     look(value)
     return names_of_layers + later

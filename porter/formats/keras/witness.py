@@ -75,7 +75,9 @@ def _find_differences(ours: hdf5.Hdf5, theirs: hdf5.Hdf5) -> Iterator[str]:
             node = ours.node(name, address)
             if node.object != described or not _has_values(ours, node, described.values):
                 yield name or "/"
-        waiting += [(f"{name}/{link}", at) for link, at in described.links.items() if at is not None]
+        waiting += [
+            (f"{name}/{link}", address) for link, address in described.links.items() if address is not None
+        ]
 
 
 def _has_values(file: hdf5.Hdf5, node: hdf5.Hdf5Node, values: DatasetValues | None) -> bool:

@@ -145,8 +145,8 @@ def read_symbol(text: bytes, is_held: Callable[[str], bool]) -> Symbol:
     if len(symbol["nodes"]) > MOST_NODES:
         raise ValueError(f"it has more than {MOST_NODES} nodes")
     reader = _SymbolReader(is_held)
-    for each in symbol["nodes"]:
-        reader.read(each)
+    for entry in symbol["nodes"]:
+        reader.read(entry)
     ends = tuple(reader.value(index_of_node, index) for index_of_node, index, *_ in symbol["heads"])
     # The variables without arrays: the image, if it is the only one.
     (image, sides), *others = reader.free.items() or [(None, ())]

@@ -30,8 +30,8 @@ def read_attention(node: OnnxNode, *tensors: Tensor | None) -> list[Tensor]:
     # Inputs at the end may be left out.
     queries, keys, values, mask, earlier_key, earlier_value, key_counts = (*tensors, *[None] * 7)[:7]
     query, own_key, own_value = (
-        _with_heads_axis(node, each, name)
-        for each, name in zip((queries, keys, values), _COUNTS_OF_HEADS, strict=True)
+        _with_heads_axis(node, tensor, name)
+        for tensor, name in zip((queries, keys, values), _COUNTS_OF_HEADS, strict=True)
     )
     key, value = _after_earlier(earlier_key, own_key), _after_earlier(earlier_value, own_value)
     images, count, rows, channels = query.sizes

@@ -64,7 +64,7 @@ def possible_images(
     """
     sizes = _stated_sizes(value)
     source = (value.name, 0)
-    sizes_known = [each for each in sizes if each is not None]
+    sizes_known = [size for size in sizes if size is not None]
     if len(sizes) == 4:
         yield _map_input(source, sizes, _channels_last(nodes, value.name, sizes), channels_taken, size)
     # A tensor of a batch and at least one further axis, not a list of images' numbers.

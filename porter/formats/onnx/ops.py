@@ -154,7 +154,7 @@ def _read_gather(node: OnnxNode, x: Tensor, index: Tensor) -> Tensor:
     count = len(dims)
     sizes = x.walk.sizes(x.source) or ()
     # The numbers of all images in a row, taken in their order: a reshape.
-    if shape and sizes == (BATCH * count,) and dims == [PLACE * count + each for each in range(count)]:
+    if shape and sizes == (BATCH * count,) and dims == [PLACE * count + number for number in range(count)]:
         return x.reshape([-1, *shape[1:]])
     indices = fixed_sizes(dims)
     # A single index: its axis goes.

@@ -292,8 +292,8 @@ def _outputs(model: OnnxGraph) -> dict[str, NodeOutput]:
 
 
 def _names_of_values(model: OnnxGraph) -> dict[NodeOutput, str]:
-    """Return the name of each value that a run of the file can show. Runs show no whole numbers. A value that
-    several names stand for has the first of them.
+    """Return the tap of each value, the name under which a run of the file shows it. Runs show no whole
+    numbers. A value that several names stand for has the first of them.
     """
     nodes = model.nodes
     return {
@@ -330,6 +330,9 @@ def _half_types(model: OnnxGraph, live: Collection[str], inputs: Collection[str]
 def _channels_of_first_conv(model: OnnxGraph, live: Collection[str]) -> int | None:
     """Return the channels that the first convolution takes, for an image that does not state them; None if
     there is none.
+
+    Args:
+        live: the names of the nodes that depend on the image.
     """
     for node in model.nodes.values():
         kernel = model.arrays.get(node.inputs[1][0]) if node.op == "Conv" and len(node.inputs) > 1 else None

@@ -48,7 +48,7 @@ def read_orbax(path: Path) -> Checkpoint:
     expect_installed("tensorstore", "pip install orbax-checkpoint")
     folder, *further = find_trees(path)
     if further:
-        named = some([str(each.relative_to(path)) for each in (folder, *further)])
+        named = some([str(tree.relative_to(path)) for tree in (folder, *further)])
         raise FileError(
             f"the folder has several trees of arrays: {named}",
             where=path,

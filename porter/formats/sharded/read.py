@@ -111,7 +111,7 @@ def _read(file: Path) -> Checkpoint:
     PyTorch's.
     """
     content = look_at(file)
-    format = next((each for each in _SHARDS if each.matches(content)), None)
+    format = next((known for known in _SHARDS if known.matches(content)), None)
     if format is None or format.read is None:
         raise FileError("this shard holds neither safetensors nor PyTorch's tensors", where=file, next=_AGAIN)
     return format.read(file)

@@ -47,7 +47,7 @@ class Bundle:
     @property
     def owners(self) -> list[ObjectTensor]:
         """The variables in the object graph, by object and attribute."""
-        return [owner for each in self.objects for owner in each.variables]
+        return [owner for saved_object in self.objects for owner in saved_object.variables]
 
     def read(self, keys: Collection[str]) -> NamedArrays:
         """Read the values of `keys`; they are views of the files where one holds a value in one piece.

@@ -73,7 +73,7 @@ def find_loose_ends(nodes: Mapping[str, GraphNode], image: str) -> list[str]:
     Args:
         nodes: of the graph, each after those that it reads.
     """
-    live = names_depending_on(nodes, [image])
+    live = names_depending_on(nodes, [image])  # the nodes that depend on the image
     network = live - _find_observers([node for node in nodes.values() if node.name in live])
     read = {source for name in network for source, _ in nodes[name].inputs}
     return [name for name in nodes if name in network and name not in read and name != image]
@@ -109,5 +109,8 @@ def within_network(
     """Return the members of `ends`, such as a signature's outputs, that depend on the image and are not of
     observers.
     """
-    live = names_depending_on(nodes, [image])
-    return list(dict.fromkeys(end for end in ends if end[0] in live and nodes[end[0]].op not in _OBSERVERS))
+    live = names_depending_on(nodes, [image])  # the nodes that depend on the image
+    in_network = (
+        (name, output) for name, output in ends if name in live and nodes[name].op not in _OBSERVERS
+    )
+    return list(dict.fromkeys(in_network))

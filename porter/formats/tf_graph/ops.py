@@ -58,7 +58,7 @@ def _state_sizes(node: GraphNode, *values: Tensor) -> list[Numbers | None]:
     """Return what Shape, ShapeN, Size and Rank give: numbers about the sizes of values, None for a value of
     unknown sizes.
     """
-    sizes_of_values = [each.walk.sizes(each.source) for each in values]
+    sizes_of_values = [value.walk.sizes(value.source) for value in values]
     number: Any = {"Size": math.prod, "Rank": len}.get(node.op, tuple)
     return [None if sizes is None else sizes_array(number(sizes)) for sizes in sizes_of_values]
 
@@ -92,7 +92,7 @@ def _reduce(node: GraphNode, x: Tensor, axes: Tensor) -> Tensor:
 
 def _slice(node: GraphNode, x: Tensor, *bounds: Tensor) -> Tensor:
     """Return the value of Slice, by begins and sizes, or of StridedSlice, by begins, ends and steps."""
-    numbers = [each.dims() for each in bounds]
+    numbers = [tensor.dims() for tensor in bounds]
     if len(numbers) != (2 if node.op == "Slice" else 3):
         raise Unsupported(f"by {len(numbers)} bounds")
     if node.op == "Slice":

@@ -51,7 +51,7 @@ def read_index(node: Operator, rank: int, bounds: Sequence[Any]) -> tuple[slice 
         rank: how many axes the value has.
         bounds: the further tensors that the operator reads: begins and sizes, or begins, ends and steps.
     """
-    numbers = [np.asarray(each).ravel().tolist() for each in bounds]
+    numbers = [np.asarray(tensor).ravel().tolist() for tensor in bounds]
     if node.op == "SLICE":
         return tuple(slice_index(*numbers))
     masks = {name: node.scalar(field, "i") for field, name in enumerate(MASKS)}

@@ -138,7 +138,9 @@ def _read_graph(model: TfliteModel, budget: int, outputs: Sequence[str], size: S
 
 
 def _names_of_values(model: TfliteModel) -> dict[NodeOutput, str]:
-    """Return the file's name of each value that an operator gives."""
+    """Return the file's name of each value that an operator gives, by operator and place among its values:
+    `{("conv1", 0): "model/conv1/Relu"}`.
+    """
     return {
         (operator.name, index): name
         for operator in model.operators
@@ -235,7 +237,7 @@ def _slice(node: Operator, x: Tensor, *bounds: Tensor) -> Tensor:
     ends_are_offsets = node.scalar(5, "B")
     if ends_are_offsets:
         raise Unsupported("whose ends are offsets")
-    return x.take(read_index(node, len(x.sizes), [each.dims() for each in bounds]))
+    return x.take(read_index(node, len(x.sizes), [tensor.dims() for tensor in bounds]))
 
 
 def _batch_before_zeros(walk: Walk, node: Operator) -> NodeOutput | None:
@@ -249,9 +251,9 @@ def _batch_before_zeros(walk: Walk, node: Operator) -> NodeOutput | None:
     sizes = walk.sizes(batch) or ()
     # Each of the others is one image.
     are_blank = all(
-        (walk.zero_sizes.get(each) or walk.flow.shape(each)) == (1, *sizes[1:]) for each in others
+        (walk.zero_sizes.get(source) or walk.flow.shape(source)) == (1, *sizes[1:]) for source in others
     )
-    bounds = [walk.flow.dims(each) for each in node.inputs[1:]]
+    bounds = [walk.flow.dims(source) for source in node.inputs[1:]]
     takes_batch = bounds == [[0] * len(sizes), [*sizes]]
     return batch if are_blank and sizes and takes_batch else None
 

@@ -87,7 +87,7 @@ def _read_coordinates(
         number_in_parent = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
         parent_of = np.repeat(np.arange(len(parents)), counts)
         # Each place of the level keeps its parent's coordinates of the axes before.
-        coordinates = {other: cells[parent_of] for other, cells in coordinates.items()}
+        coordinates = {axis_before: cells[parent_of] for axis_before, cells in coordinates.items()}
         stored = np.repeat(starts, counts) + number_in_parent
         if indices is None:
             coordinates[axis] = stored

@@ -65,7 +65,7 @@ def with_computed_weights(checkpoint: Checkpoint) -> Checkpoint:
         elif owners[name] not in tensors:
             weight = owners[name]
             form, names = forms[weight]
-            stored = [checkpoint.tensors[each] for each in names]
+            stored = [checkpoint.tensors[part] for part in names]
             tensors[weight] = _compute_weight(weight, form, stored, checkpoint.path)
             weights_by_form.setdefault(form.what, []).append(weight)
     if not weights_by_form:

@@ -157,5 +157,5 @@ def _leaves(values: Values) -> Iterator[str]:
     if isinstance(values, str):
         yield values
     else:
-        for each in values:
-            yield from _leaves(each)
+        for inner in values:
+            yield from _leaves(inner)

@@ -166,8 +166,8 @@ class _NetworkReader:
         if op in _IN_TURN:
             # The further modules of a DataParallel are copies of the first one.
             modules = _modules(fields)[: 1 if op.startswith("DataParallel") else None]
-            for number, each in enumerate(modules, 1):
-                value = self.run(each, _path_of_part(path, number), value)
+            for number, inner_module in enumerate(modules, 1):
+                value = self.run(inner_module, _path_of_part(path, number), value)
             return value
         if op in _BESIDE:
             return self._run_beside(op, fields, path, value)
@@ -185,7 +185,7 @@ class _NetworkReader:
     def _leave_out(self, op: str, rate: Any, path: str, value: Flow) -> None:
         """Record a dropout as left out, for each of the values that it reads."""
         layer = LeftOut(path or op, op, float(rate) if isinstance(rate, int | float) else None)
-        self.passed.extend((layer, each) for each in _flatten_values(value))
+        self.passed.extend((layer, source) for source in _flatten_values(value))
 
     def _run_beside(self, op: str, fields: Table, path: str, value: Flow) -> Flow:
         """Return what modules give beside each other: each from the whole value, or each from its own. Concat
@@ -203,8 +203,8 @@ class _NetworkReader:
         if len(modules) != len(inputs):
             raise ValueError(f"module {path}: {len(modules)} modules of {len(inputs)} values")
         values: list[Flow] = [
-            self.run(module, _path_of_part(path, number), each)
-            for number, (module, each) in enumerate(zip(modules, inputs, strict=True), 1)
+            self.run(module, _path_of_part(path, number), input_value)
+            for number, (module, input_value) in enumerate(zip(modules, inputs, strict=True), 1)
         ]
         return self._add(path, op, values, fields) if op in ("Concat", "DepthConcat") else values
 
@@ -217,7 +217,7 @@ class _NetworkReader:
             if isinstance(array, np.ndarray) and array.size:
                 names[role] = self.names.setdefault(id(array), f"{name}/{role}".replace("/", "."))
                 self.tensors[names[role]] = array
-        fields_by_name = {str(key): each for key, each in fields.items()}
+        fields_by_name = {str(key): content for key, content in fields.items()}
         self.layers.append(
             Torch7Layer(name, op, tuple(_flatten_values(value)), fields_by_name, StatedFields(names))
         )

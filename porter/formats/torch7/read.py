@@ -234,16 +234,17 @@ def _read_depth_concat(layer: Torch7Layer, *values: Tensor) -> Tensor:
     """
     cells = [
         shape[1:]
-        for each in values
-        if each.value.is_map and (shape := each.value.shape) is not None and None not in shape
+        for x in values
+        if x.value.is_map and (shape := x.value.shape) is not None and None not in shape
     ]
     if len(cells) < len(values):
         raise Unsupported("of maps of open sizes")
     rows, columns = (max(size[axis] or 0 for size in cells) for axis in (0, 1))
     padded = list[Tensor]()
-    for each, size in zip(values, cells, strict=True):
+    for x, size in zip(values, cells, strict=True):
+        # How many rows and columns lack.
         down, across = rows - (size[0] or 0), columns - (size[1] or 0)
-        padded.append(each.pad_map((down // 2, down - down // 2, across // 2, across - across // 2)))
+        padded.append(x.pad_map((down // 2, down - down // 2, across // 2, across - across // 2)))
     return concat(padded, 1)
 
 

@@ -163,7 +163,7 @@ class _Members(ZipMembers):
                 f"tensor '{name}' is not a dense tensor of real numbers", where=self.path, next=SAVE
             )
         dtype = storage_type(TYPES[entry["dtype"]])  # type: ignore[arg-type]
-        sizes, strides = ([int(each["as_int"]) for each in entry[key]] for key in ("sizes", "strides"))
+        sizes, strides = ([int(number["as_int"]) for number in entry[key]] for key in ("sizes", "strides"))
         offset = int(entry["storage_offset"]["as_int"])
         last = offset + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
         fits = min((*sizes, *strides, offset), default=0) >= 0 and (last + 1) * dtype.itemsize <= len(data)

@@ -28,7 +28,7 @@ def _is_number(argument: Any) -> bool:
 def _list_of(kind: Kind) -> Kind:
     """Return the test whether an argument is a list of a kind, in which some may be None."""
     return lambda argument: (
-        isinstance(argument, list) and all(each is None or kind(each) for each in argument)
+        isinstance(argument, list) and all(item is None or kind(item) for item in argument)
     )
 
 

@@ -196,10 +196,10 @@ def _where(scope: Scope, condition: Tensor, x: Tensor, other: Tensor) -> Tensor:
     * x).
     """
     flow = scope.walk.flow
-    product, comparison = (flow.nodes[each.reference[0]] for each in (other, condition))
+    product, comparison = (flow.nodes[tensor.reference[0]] for tensor in (other, condition))
     above_0 = flow.match(comparison, ("Greater", "x", 0))
     # What the product multiplies `x` by.
-    slopes = [each for each in product.inputs if each != x.source]
+    slopes = [source for source in product.inputs if source != x.source]
     is_scaled = product.op == "mul" and len(slopes) == 1 < len(product.inputs)
     if is_scaled and above_0 is not None and above_0["x"] == x.source:
         return x.prelu(scope.tensor(slopes[0]))

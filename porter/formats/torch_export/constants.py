@@ -133,9 +133,9 @@ def _linspace(start: Tensor | float, end: Tensor | float, steps: int, dtype: int
 
 def _meshgrid(tensors: Sequence[Tensor], indexing: str = "ij") -> Outputs:
     """Return the grids of the coordinates along each axis, one for each axis."""
-    arrays = [each.numbers() for each in tensors]
-    expect_room(math.prod(each.size for each in arrays))
-    return [np.asarray(each) for each in np.meshgrid(*arrays, indexing=indexing)]  # type: ignore[call-overload]
+    arrays = [tensor.numbers() for tensor in tensors]
+    expect_room(math.prod(array.size for array in arrays))
+    return [np.asarray(grid) for grid in np.meshgrid(*arrays, indexing=indexing)]  # type: ignore[call-overload]
 
 
 def _expect_rows(rows: Numbers, count: int, width: int) -> Numbers:
@@ -152,7 +152,7 @@ def _expect_rows(rows: Numbers, count: int, width: int) -> Numbers:
 
 def _take_rows(scope: Scope, dims: Sequence[int]) -> Numbers:
     """Return rows of a table by their indices; each first axis of these may have a table of its own."""
-    indices, table = (scope.tensor(each).numbers() for each in scope.node.inputs)
+    indices, table = (scope.tensor(source).numbers() for source in scope.node.inputs)
     # `dims` puts the axes of the indices in the order of those that the product had.
     rows = indices.transpose(dims)
     *_, count, width = table.shape

@@ -95,9 +95,9 @@ def _index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor | Numbers:
     A constant may be indexed along several axes; a value is Unsupported then.
     """
     if x.array is not None:
-        return take_indexed(x.array, [None if each is None else each.numbers() for each in indices])
+        return take_indexed(x.array, [None if index is None else index.numbers() for index in indices])
     # The first axis that is indexed, and any others.
-    ((axis, cells), *further) = ((axis, each) for axis, each in enumerate(indices) if each is not None)
+    ((axis, cells), *further) = ((axis, index) for axis, index in enumerate(indices) if index is not None)
     shape = x.walk.constant_shape(cells.source)
     if further or shape is None or len(shape) != 1:
         raise Unsupported("of several axes, or by indices that the model computes")
@@ -321,7 +321,7 @@ class _Upsample(Call):
             op = replace(op, coordinates="align_corners")
         stated_scales = [*self.scale_factors]
         if not stated_scales:
-            stated_scales = [each for each in (self.scales_h, self.scales_w) if each is not None]
+            stated_scales = [scale for scale in (self.scales_h, self.scales_w) if scale is not None]
         # Rows and columns are the axes 2 and 3.
         scales = dict(enumerate(stated_scales, 2)) if len(stated_scales) == 2 else {}
         target = {} if scales else dict(enumerate(self.output_size, 2))

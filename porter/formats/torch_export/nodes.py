@@ -190,7 +190,9 @@ class _NodeReader:
         target = str(node_fields["target"]).removeprefix("torch.ops.")
         op = _op_name(target)
         inner = [
-            each["arg"]["as_graph"]["graph"] for each in node_fields["inputs"] if "as_graph" in each["arg"]
+            stated["arg"]["as_graph"]["graph"]
+            for stated in node_fields["inputs"]
+            if "as_graph" in stated["arg"]
         ]
         # A wrapper runs one graph, and only sets how: autocast's sets the type.
         if op in _WRAPPERS and len(inner) == 1:
@@ -201,7 +203,7 @@ class _NodeReader:
         # The innermost module stands last.
         module = next((path for _, path in reversed(module_stack(node_fields))), "")
         inputs = tuple(source for value in arguments.values() for source in _sources_in(value))
-        sizes = tuple(self.sizes.get(each, ()) for each in names)
+        sizes = tuple(self.sizes.get(value_name, ()) for value_name in names)
         # A node may give a size: its expression, and an earlier axis of the same one, say which.
         expression = self.expressions.get(name)
         axis = self.axis_of.get(str(expression))
@@ -226,7 +228,9 @@ class _NodeReader:
         """Return what a node of this name states, by the names of its arguments; numbers are values in it
         where others read them as such.
         """
-        arguments = StatedFields((str(each["name"]), self.read_argument(each["arg"])) for each in inputs)
+        arguments = StatedFields(
+            (str(stated["name"]), self.read_argument(stated["arg"])) for stated in inputs
+        )
         # Run in another type, the program would be another function.
         if op == "rms_norm" and arguments.get("eps") is None:
             arguments["eps"] = float(np.finfo(np.float64 if self.types[name] == _DOUBLE else np.float32).eps)
@@ -267,7 +271,7 @@ class _NodeReader:
             autocast_type=autocast_type,
         )
         graph_inputs = inputs[len(inputs) - len(graph["inputs"]) :]
-        values = [self.read_argument(each["arg"]) for each in graph_inputs]
+        values = [self.read_argument(stated["arg"]) for stated in graph_inputs]
         part.sources |= {
             _value_name(argument): value for argument, value in zip(graph["inputs"], values, strict=True)
         }
@@ -297,16 +301,16 @@ class _NodeReader:
             case "as_tensor" | "as_sym_int" | "as_sym_float" | "as_sym_bool" | "as_optional_tensor":
                 return self.resolve_value(value)
             case "as_tensors" | "as_sym_ints" | "as_sym_floats" | "as_sym_bools" | "as_optional_tensors":
-                return [self.resolve_value(each) for each in value]
+                return [self.resolve_value(item) for item in value]
             case "as_float":
                 return float(value)
             case "as_floats":
-                return [float(each) for each in value]
+                return [float(number) for number in value]
             case "as_int" | "as_bool" | "as_scalar_type" | "as_memory_format" | "as_string" if isinstance(
                 value, int | str
             ):
                 return value
-            case "as_ints" | "as_bools" if all(isinstance(each, int) for each in value):
+            case "as_ints" | "as_bools" if all(isinstance(item, int) for item in value):
                 return value
             case _:
                 return UNKNOWN
@@ -378,7 +382,7 @@ def _value_names(output: JsonObject) -> Iterator[str]:
     """Yield the names of the values in one output of a node; none for an output that is not given."""
     ((kind, value),) = output.items()
     if kind in ("as_tensors", "as_sym_ints"):
-        yield from (_value_name(each) for each in value)
+        yield from (_value_name(item) for item in value)
     elif kind != "as_none":
         yield _value_name(value)
 
@@ -403,7 +407,7 @@ def _sources_in(value: Any) -> Iterator[NodeOutput]:
     if isinstance(value, tuple):
         yield value
     elif isinstance(value, list):
-        yield from (each for each in value if isinstance(each, tuple))
+        yield from (item for item in value if isinstance(item, tuple))
 
 
 def _op_name(target: str) -> str:

@@ -28,7 +28,8 @@ class _Im2col(Call):
     def windows(self) -> tuple[Window, Pads]:
         """Return the window of patches, and the zeros around the map."""
         kernel, stride, dilation, padding = (
-            (each[0], each[-1]) for each in (self.kernel_size, self.stride, self.dilation, self.padding)
+            (numbers[0], numbers[-1])
+            for numbers in (self.kernel_size, self.stride, self.dilation, self.padding)
         )
         return Window(kernel, stride, dilation), symmetric_pads(padding)
 

@@ -45,7 +45,7 @@ def read_size(walk: Walk, node: AtenNode) -> Read:
     sizes = walk.view_of[source].sizes if source in walk.view_of else None
     if sizes is not None:
         return sizes_array(sizes[axis])
-    operands = [size for each in node.inputs for size in walk.flow.dims(each) or []]
+    operands = [size for source in node.inputs for size in walk.flow.dims(source) or []]
     if node.op not in SIZE_ARITHMETIC or len(operands) < len(node.inputs):
         raise Unsupported("of sizes that depend on pixels")
     return sizes_array(_compute_size(node, operands))
@@ -73,7 +73,7 @@ def sizes_of(walk: Walk, node: AtenNode, name: str, source: NodeOutput | None = 
         expressions = (*walk.flow.nodes[node_name].sizes, ())[output]  # none of an output that is no tensor
         known = dict(zip(expressions, sizes, strict=True)) if len(expressions) == len(sizes) else {}
     resolver = _SizeResolver(walk, name, known)
-    return [resolver.resolve(each) for each in (argument if isinstance(argument, list) else [argument])]
+    return [resolver.resolve(number) for number in (argument if isinstance(argument, list) else [argument])]
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class _SizeResolver:
         numbers = self.walk.flow.dims(source)
         if node.op in SIZE_ARITHMETIC and depth < _MOST_DEPTH:
             try:
-                return _compute_size(node, [self.resolve(each, depth + 1) for each in node.inputs])
+                return _compute_size(node, [self.resolve(source, depth + 1) for source in node.inputs])
             except GraphError:  # of a quotient: an axis may have the whole sum
                 if numbers is None:
                     raise

@@ -150,7 +150,7 @@ def _find_bad_input(program: AtenProgram) -> str | None:
     if any(sizes_of_input[:1] != batch for sizes_of_input in sizes):
         return f"inputs of one batch are expected, found {inputs}"
     # Of a further map the channels, of another tensor all sizes but the batch.
-    further_sizes = chain(*(each[1:2] if len(each) == 4 else each[1:] for each in sizes[1:]))
+    further_sizes = chain(*(axes[1:2] if len(axes) == 4 else axes[1:] for axes in sizes[1:]))
     if any(isinstance(size, str) for size in further_sizes):
         return f"beside the image, inputs of known channels or sizes are expected, found {inputs}"
     computed_with = next((name for name in program.images if not _becomes_real(program, name)), None)
@@ -250,13 +250,18 @@ def _read_graph(
 def _without_size_inputs(nodes: Mapping[str, AtenNode], live: Collection[str]) -> dict[str, AtenNode]:
     """Return the nodes without inputs that constants do not need: one that is repeated for each image needs
     no number of images (`are_same_for_images`), and one that is resized no size of a map.
+
+    Args:
+        live: the names of the nodes that depend on the image; all others are constants.
     """
 
     def without_sizes(node: AtenNode) -> AtenNode:
         """Return a constant's node without the sizes that it reads; others as they are."""
         if node.op not in SIZED or node.name in live:
             return node
-        return replace(node, inputs=tuple(each for each in node.inputs if nodes[each[0]].op not in SIZES))
+        return replace(
+            node, inputs=tuple(source for source in node.inputs if nodes[source[0]].op not in SIZES)
+        )
 
     return {name: without_sizes(node) for name, node in nodes.items()}
 
@@ -296,6 +301,9 @@ def _titles_by_module(graph: FileGraph, nodes: Mapping[str, AtenNode]) -> dict[s
 def _half_types(program: AtenProgram, live: Collection[str]) -> tuple[Dtype, ...]:
     """Return the types of half precision that values of the network have, or that torch.autocast computes
     in.
+
+    Args:
+        live: the names of the nodes that depend on the image.
     """
     kinds = {program.nodes[name].autocast_type for name in live}
     kinds |= {program.types.get(value) for value, (name, _) in program.sources.items() if name in live}

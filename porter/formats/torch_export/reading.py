@@ -75,9 +75,9 @@ def reader_of(function: Function) -> Reader:
         """
         scope = Scope(walk, node)
         arguments = {
-            _PARAMETER_NAMES.get(name, name): _convert_argument(scope, name, each)
-            for name, each in node.arguments.items()
-            if each is not None
+            _PARAMETER_NAMES.get(name, name): _convert_argument(scope, name, argument)
+            for name, argument in node.arguments.items()
+            if argument is not None
         }
         # These arguments change no value; only a function that asks for one gets it.
         for name in _IGNORED_ARGUMENTS - parameters.keys():

@@ -135,9 +135,9 @@ def _with_sources(node: AtenNode, names: Mapping[NodeOutput, NodeOutput]) -> Ate
     def rename(value: Any) -> Any:
         """Return an argument with the other values in it, at any depth."""
         if isinstance(value, Mapping):
-            return StatedFields((name, rename(each)) for name, each in value.items())
+            return StatedFields((name, rename(item)) for name, item in value.items())
         if isinstance(value, list):
-            return [rename(each) for each in value]
+            return [rename(item) for item in value]
         return names.get(value, value) if isinstance(value, tuple) else value
 
     inputs = tuple(names.get(source, source) for source in node.inputs)
