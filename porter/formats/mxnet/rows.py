@@ -159,7 +159,7 @@ def _leaky_relu(settings: Settings, x: Numbers, gamma: Numbers | None = None) ->
     slope = settings.number("slope", 0.25)
     if kind == "prelu" and gamma is not None:
         return values.relu(x, slope=values.per_channel(gamma, x))
-    if kind == "selu":
+    if kind == "selu":  # by its scale and its alpha
         return 1.0507009873554804934 * values.elu(x, 1.6732632423543772848)
     if kind == "gelu":
         return values.gelu(x)
@@ -243,7 +243,9 @@ def _upsample(settings: Settings, x: Numbers, kernel: Numbers | None = None) -> 
 
 
 def _space_to_depth(settings: Settings, x: Numbers) -> Numbers:
-    """Compute space_to_depth: the cells of blocks become channels, those of a block's first row first."""
+    """Compute space_to_depth: the cells of blocks become channels, those of a block's first row first. A map
+    C×4×6 by blocks of 2×2 becomes 4C×2×3.
+    """
     images, channels, rows, columns = x.shape
     side = settings.count("block_size", 1)
     blocks = x.reshape(images, channels, rows // side, side, columns // side, side)

@@ -232,7 +232,9 @@ def _split_by_sizes(operator: Operator, x: Numbers, sizes: Any, axis: Any) -> tu
 
 
 def _depth_to_space(operator: Operator, x: Numbers) -> Any:
-    """Compute DEPTH_TO_SPACE: parts of the channels become the cells of blocks, block rows first."""
+    """Compute DEPTH_TO_SPACE: parts of the channels become the cells of blocks, block rows first. A map
+    2×3×4C by blocks of 2×2 becomes 4×6×C.
+    """
     side = operator.scalar(0, "i")
     images, rows, columns, channels = x.shape
     parts = x.reshape(images, rows, columns, side, side, channels // side**2).transpose(0, 1, 3, 2, 4, 5)
@@ -240,7 +242,9 @@ def _depth_to_space(operator: Operator, x: Numbers) -> Any:
 
 
 def _space_to_depth(operator: Operator, x: Numbers) -> Any:
-    """Compute SPACE_TO_DEPTH: the cells of blocks become channels, block rows first."""
+    """Compute SPACE_TO_DEPTH: the cells of blocks become channels, block rows first. A map 4×6×C by blocks of
+    2×2 becomes 2×3×4C.
+    """
     side = operator.scalar(0, "i")
     images, rows, columns, channels = x.shape
     parts = x.reshape(images, rows // side, side, columns // side, side, channels).transpose(0, 1, 3, 2, 4, 5)
@@ -249,7 +253,7 @@ def _space_to_depth(operator: Operator, x: Numbers) -> Any:
 
 def _space_to_batch(operator: Operator, x: Numbers, block: Any, pads: Any) -> Any:
     """Compute SPACE_TO_BATCH_ND: pad a map, and give the cells that are a block apart as images, those of the
-    block's first row first.
+    block's first row first. A map of 4×6 by blocks of 2×2 becomes four images of 2×3.
     """
     down, across = _as_ints(block)
     padded = pad(x, [(0, 0), *pads.tolist(), (0, 0)])
@@ -262,7 +266,7 @@ def _space_to_batch(operator: Operator, x: Numbers, block: Any, pads: Any) -> An
 
 def _batch_to_space(operator: Operator, x: Numbers, block: Any, crops: Any) -> Any:
     """Compute BATCH_TO_SPACE_ND: put images together as the cells of blocks, those of the block's first row
-    first, and crop the map.
+    first, and crop the map. Four images of 2×3 by blocks of 2×2 become one map of 4×6.
     """
     down, across = _as_ints(block)
     images, rows, columns, channels = x.shape

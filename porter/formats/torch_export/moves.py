@@ -347,7 +347,9 @@ def _expect_equal_repetitions(scale: float | None, target: Dim | None, size: Dim
     often.
 
     Args:
-        scale, target: of the axis, of which one is stated.
+        scale: of the axis; None where its new size is stated.
+        target: its new size; None where the scale is stated.
+        size: its size before.
     """
     factor = scale or (None if target is None else ratio(target, size))
     if size != 1 and factor is not None and _moves_cells(factor):

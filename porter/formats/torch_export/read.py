@@ -167,8 +167,9 @@ def _becomes_real(program: AtenProgram, image: str) -> bool:
     # The input and what it was moved to, as long as these are whole numbers.
     whole_values = set() if program.types[image] in FLOATS else {image}
     for node in program.nodes.values():
-        reads = node.name in needed and any(source in whole_values for source, _ in node.inputs)
-        if reads and node.op not in SIZES and program.types.get(node.name) not in FLOATS:
+        reads_whole = node.name in needed and any(source in whole_values for source, _ in node.inputs)
+        gives_real = program.types.get(node.name) in FLOATS
+        if reads_whole and node.op not in SIZES and not gives_real:
             if node.op not in VIEWS:
                 return False
             whole_values.add(node.name)
@@ -292,7 +293,7 @@ def _titles_by_module(graph: FileGraph, nodes: Mapping[str, AtenNode]) -> dict[s
     # The second value of the split `chunk` is `chunk:1`, and of the same module.
     owners = {node.name: node.name.partition(":")[0] for node in graph.nodes}
     by_name = {name: nodes[owner] for name, owner in owners.items() if owner in nodes}
-    # torch's modules have a `to`.
+    # No part of a torch module can be called `to`, which is a method of all modules.
     words = {name: "moved" if node.op == "to" else node.op for name, node in by_name.items()}
     paths = {name: (*filter(None, node.module.split(".")), words[name]) for name, node in by_name.items()}
     return node_titles(paths, words)
