@@ -94,7 +94,8 @@ class Flow:
 
 def results_in(argument: Any) -> list[Result]:
     """Return the values in one argument, or in all arguments of a call, in order: those of a dict by its
-    sorted keys. Return none where there is only a constant.
+    sorted keys. `(Result(1), [2.0], {"mask": Result(0)})` gives the results of the calls 1 and 0. Return none
+    where there is only a constant.
     """
     if isinstance(argument, Inbound):
         return results_in((argument.arguments, tuple(argument.keywords.values())))

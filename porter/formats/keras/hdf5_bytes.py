@@ -304,7 +304,8 @@ def _numpy_type(message: bytes) -> np.dtype[np.generic] | None:
     if not is_known or (offset, precision) != (0, 8 * size):
         raise UnknownPart("numbers that no processor has")
     is_signed, is_big_endian = flags & 8, flags & 1
-    letter = "f" if kind == _FLOAT else "i" if is_signed else "u"
+    whole_letter = "i" if is_signed else "u"
+    letter = "f" if kind == _FLOAT else whole_letter
     return np.dtype(f"{'>' if is_big_endian else '<'}{letter}{size}")
 
 

@@ -49,8 +49,8 @@ def read_layer_norm(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def read_rms_norm(layer: KerasLayer, x: Tensor) -> Tensor:
-    """Return the value of a norm over the last axes: Keras multiplies these by the scales of any others
-    (keras/src/ops/nn.py, `_rms_normalization`).
+    """Return the value of an RMSNormalization over the last axes. Over others it is Unsupported, because
+    Keras multiplies the last axes by the scales even then (keras/src/ops/nn.py, `_rms_normalization`).
     """
     axes = axes_in(layer, x)
     if sorted(position_of(axis, x.rank) for axis in axes) != [*range(x.rank - len(axes), x.rank)]:

@@ -150,13 +150,14 @@ def _split(layer: KerasLayer, x: Tensor) -> list[Tensor]:
     """
     (axis,) = _axes(layer, x, default=0)
     sections = layer.arguments.get("indices_or_sections")  # of Keras 3: the cells to cut before, or a number
-    parts = layer.arguments.get("num_or_size_splits")  # of TensorFlow: the sizes, or a number
+    sizes = layer.arguments.get("num_or_size_splits")  # of TensorFlow: the sizes, or a number
     if isinstance(sections, list | tuple):
-        parts = [end - start for start, end in pairwise([0, *map(whole_number, sections), x.size(axis)])]
-    elif not isinstance(parts, list | tuple):
-        pieces = count(sections if parts is None else parts)
-        parts = [x.size(axis) // pieces] * pieces
-    return x.split(axis, parts)
+        bounds = [0, *map(whole_number, sections), x.size(axis)]
+        sizes = [end - start for start, end in pairwise(bounds)]
+    elif not isinstance(sizes, list | tuple):
+        pieces = count(sections if sizes is None else sizes)
+        sizes = [x.size(axis) // pieces] * pieces
+    return x.split(axis, sizes)
 
 
 def _unstack(layer: KerasLayer, x: Tensor) -> list[Tensor]:
@@ -278,7 +279,12 @@ def _get_item(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def parse_key(operands: Sequence[Any], settings: Mapping[str, Any]) -> list[Any]:
-    """Return the items in the key of a get_item: slices, indices, None and ellipses.
+    """Return the items in the key of a get_item: slices, indices, None and ellipses. The key of `x[0, ...,
+    1:]` gives [0, ..., slice(1, None)].
+
+    Args:
+        operands: of the operation: the value, and since Keras 3 the key.
+        settings: its arguments, among which Keras 2 has the key.
 
     Raises:
         Unsupported: it has other parts.

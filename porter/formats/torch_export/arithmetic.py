@@ -281,8 +281,9 @@ class _InstanceNorm(_StoredNorm):
 
 def _standardise(x: Tensor, eps: float, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     """Return a constant normed by its own statistics: a kernel that a model standardises as it runs."""
-    axes = [0, *range(2, x.rank)]
+    axes = [0, *range(2, x.rank)]  # all but the channels'
     count = float(math.prod(fixed_sizes(x.sizes[axis] for axis in axes)))
+    # The shape in which a number for each channel broadcasts against `x`.
     by_channel = [-1, *[1] * (x.rank - 2)]
     centred = x - x.sum(axes, True) / count
     normed = centred / functions.sqrt((centred * centred).sum(axes, True) / count + eps)

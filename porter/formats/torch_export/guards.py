@@ -130,11 +130,12 @@ def why_only_size(program: JsonObject, image: str) -> str:
 
 
 def _open_size_symbols(program: JsonObject, image: str) -> dict[int, str] | None:
-    """Return the names of the image's open sizes by the map's axes, 0 for rows and 1 for columns; None where
-    a size is no single symbol (`2*s0`), or both are the same one.
+    """Return the names of the image's open sizes by the map's axes, 0 for rows and 1 for columns:
+    `{0: "s1", 1: "s2"}`. Return None where a size is no single symbol (`2*s0`), or both are the same one.
     """
     sizes = program["graph_module"]["graph"]["tensor_values"][image]["sizes"][2:]
     texts = {axis: str(size["as_expr"]["expr_str"]) for axis, size in enumerate(sizes) if "as_expr" in size}
+    # A symbol is written as `Symbol('s1', positive=True)` or as `s1`.
     matches = {axis: re.fullmatch(r"Symbol\('(\w+)'[^()]*\)|(\w+)", text) for axis, text in texts.items()}
     names = {axis: symbol[1] or symbol[2] for axis, symbol in matches.items() if symbol}
     return names if len({*texts.values()}) == len(names) == len(texts) else None

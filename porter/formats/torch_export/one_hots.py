@@ -14,8 +14,9 @@ ROWS = "rows_at_places"
 
 
 def with_table_rows(program: AtenProgram) -> AtenProgram:
-    """Return the program with rows of a table in place of products with what one_hot gives, whose axes were
-    perhaps moved, but for the last one.
+    """Return the program with rows of a table in place of products with what one_hot gives: `one_hot(places,
+    16).float() @ table` becomes `table[places]`. The axes of the one-hot vectors may have been moved, but for
+    the last one.
     """
     if not any(node.op == "one_hot" for node in program.nodes.values()):
         return program

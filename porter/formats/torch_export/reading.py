@@ -97,7 +97,7 @@ def reader_of(function: Function) -> Reader:
 
 def _convert_argument(scope: Scope, name: str, argument: Any) -> Any:
     """Return an argument with tensors in place of its values, or, where it states sizes that the program
-    computes, with these sizes.
+    computes, with these sizes: `[("sym_size", 0), 3]` becomes the walk's size and 3.
     """
     is_list = isinstance(argument, list)
     items = argument if is_list else [argument]
