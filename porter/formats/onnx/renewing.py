@@ -55,10 +55,12 @@ def expect_every_tensor(model: OnnxGraph, graph: FileGraph, tensors: NamedArrays
     """
     names = [stored.name for node in graph.nodes for stored in node.tensors.values()]
     initial = {tensor.name for tensor in model.proto.graph.initializer}
-    used = upstream(
-        names,
-        lambda name: [source for source, _ in model.nodes[name].inputs] if name in model.nodes else [],
-    )
+
+    def sources_of(name: str) -> list[str]:
+        """Return the names of what a tensor is computed from; none for one that is stored."""
+        return [source for source, _ in model.nodes[name].inputs] if name in model.nodes else []
+
+    used = upstream(names, sources_of)
     arrays = ((name, model.arrays[name]) for name in sorted(used & initial))
     if missing := [
         name for name, array in arrays if array.ndim and is_floating(array) and name not in tensors

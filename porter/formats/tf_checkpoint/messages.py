@@ -102,13 +102,11 @@ def read_extents(data: memoryview) -> Extents:
     all of it.
     """
     start, length = 1, 2  # fields of an Extent
-    return tuple(
-        (
-            as_int64(extent.number(start)),
-            as_int64(extent.number(length)) if length in extent.numbers else None,
-        )
-        for extent in _read_axes(read_fields(data), 1)
-    )
+    extents: list[tuple[int, int | None]] = []
+    for extent in _read_axes(read_fields(data), 1):
+        size = as_int64(extent.number(length)) if length in extent.numbers else None
+        extents.append((as_int64(extent.number(start)), size))
+    return tuple(extents)
 
 
 def _read_axes(message: MessageFields, field: int) -> list[MessageFields]:

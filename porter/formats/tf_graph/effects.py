@@ -96,9 +96,9 @@ def _changed_variables(node: GraphNode, nodes: Mapping[str, GraphNode]) -> list[
         elif origin.op not in VARIABLE_OPS or is_value or node.op == "IsVariableInitialized":
             may_change = False
         else:  # a variable of TF 1, a reference, which an op takes by its definition; most take its value
-            may_change = definition is None or any(
-                argument.is_ref for argument in definition.input_arg[index : index + 1]
-            )
+            # The definition of this input; an op with a list of inputs may have fewer definitions.
+            arguments = [] if definition is None else definition.input_arg[index : index + 1]
+            may_change = definition is None or any(argument.is_ref for argument in arguments)
         if may_change:
             variables.append(_variable_key(origin))
     return variables

@@ -250,6 +250,7 @@ def _find_values(
     """Return the values of these names, such as `conv` and `split:1`, as far as they depend on the image.
     Raise UsageError for a name that the graph lacks.
     """
+    # The first output of each node, and what replaced the outputs of calls.
     values = {**{(name, 0): (name, 0) for name in nodes}, **replacements}
     references = [parse_reference(name) for name in names]
     expect_values([name for name, _ in references], (name for name, _ in values))

@@ -38,15 +38,15 @@ class Variables:
     files: tuple[Path, ...]
 
     def rename_nodes(self, nodes: Mapping[str, GraphNode]) -> dict[str, GraphNode]:
-        """Return the graph with its variables, and what reads them, under the names of their tensors."""
-        return {
-            self.names.get(name, name): replace(
-                node,
-                name=self.names.get(name, name),
-                inputs=tuple((self.names.get(source, source), index) for source, index in node.inputs),
-            )
-            for name, node in nodes.items()
-        }
+        """Return the graph with its variables under the names of their tensors, and with nodes that read them
+        by these.
+        """
+        renamed: dict[str, GraphNode] = {}
+        for name, node in nodes.items():
+            new_name = self.names.get(name, name)
+            inputs = tuple((self.names.get(source, source), index) for source, index in node.inputs)
+            renamed[new_name] = replace(node, name=new_name, inputs=inputs)
+        return renamed
 
 
 def read_variables(meta: Any, nodes: Mapping[str, GraphNode], stored: Path) -> Variables:
@@ -122,13 +122,15 @@ def _bound_owners(meta: Any, bundle: Bundle) -> dict[str, ObjectTensor]:
     for node in meta.graph_def.node:
         function = objects.concrete_functions.get(node.attr["f"].func.name) if "f" in node.attr else None
         inputs = [name for name in node.input if not name.startswith("^")]
+        # Objects that are arguments of the function, by their places in the object graph.
         bound = list(function.bound_inputs) if function is not None else []
-        # Bound inputs are the last ones of a call.
-        for name, number in zip(inputs[len(inputs) - len(bound) :], bound, strict=False):
+        # They are the last inputs of a call.
+        handles = inputs[len(inputs) - len(bound) :]
+        for handle, number in zip(handles, bound, strict=False):
             if number in saved_by_object and objects.nodes[number].HasField("variable"):
                 variables = saved[saved_by_object[number]].variables
                 if len(variables) == 1:
-                    owners[name] = ObjectTensor(variables[0].key, objects.nodes[number].variable.name)
+                    owners[handle] = ObjectTensor(variables[0].key, objects.nodes[number].variable.name)
     return owners
 
 
