@@ -77,10 +77,11 @@ def write_arrays(arrays: NamedArrays) -> Iterator[bytes | memoryview]:
     """Yield the bytes of a .params with these arrays, in the layout of MXNet 1.0 and later. Each array has at
     least one axis, because the layout has no scalars.
     """
-    yield struct.pack("<QQQ", LIST_MAGIC, 0, len(arrays))
+    yield struct.pack("<QQQ", LIST_MAGIC, 0, len(arrays))  # the 0 is reserved
     for array in arrays.values():
         kind = array.dtype.newbyteorder("<")
-        yield struct.pack(f"<IiI{array.ndim}q", _V2, 0, array.ndim, *array.shape)
+        dense = 0
+        yield struct.pack(f"<IiI{array.ndim}q", _V2, dense, array.ndim, *array.shape)
         yield struct.pack("<iii", 1, 0, _TYPES.index(kind.str))  # in the memory of CPU 0
         yield np.ascontiguousarray(array, kind).data.cast("B")
     yield struct.pack("<Q", len(arrays))

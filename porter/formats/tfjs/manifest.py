@@ -80,7 +80,8 @@ def _view_tensor(weight: dict[str, Any], data: bytes, start: int) -> Array:
     ValueError for a type that porter does not read, and where the bytes end before the tensor.
     """
     shape = tuple(int(size) for size in weight["shape"])
-    dtype = _NUMPY_TYPES.get((weight.get("quantization") or {}).get("dtype") or weight["dtype"])
+    quantised_type = (weight.get("quantization") or {}).get("dtype")
+    dtype = _NUMPY_TYPES.get(quantised_type or weight["dtype"])
     if dtype is None or len(shape) > _MOST_AXES or min(shape, default=0) < 0:
         raise ValueError(
             f"the weight '{weight['name']}' is {weight['dtype']} of shape {shape}, which porter does not read"

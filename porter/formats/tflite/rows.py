@@ -185,6 +185,7 @@ def _resize(operator: Operator, x: Numbers, sizes: Any) -> Any:
     further on.
     """
     is_linear = operator.op == "RESIZE_BILINEAR"
+    # The options of a bilinear one begin with two fields of older versions.
     fields = (2, 3) if is_linear else (0, 1)
     aligns_corners, half_pixels = (operator.scalar(field, "B") for field in fields)
     coordinates, rounding = "asymmetric", "floor"

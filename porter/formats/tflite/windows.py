@@ -123,6 +123,7 @@ def _pad(node: Operator, x: Tensor, pads: Tensor, fill: Tensor | None = None) ->
 def _resize(node: Operator, x: Tensor, sizes: Tensor) -> Tensor:
     """Return a map resized to the nearest or between the nearest cells."""
     is_linear = node.op == "RESIZE_BILINEAR"
+    # The options of a bilinear one begin with two fields of older versions.
     fields = (2, 3) if is_linear else (0, 1)
     aligns_corners, half_pixels = (bool(node.scalar(field, "B")) for field in fields)
     return tensorflow.resize_to(x, sizes, tensorflow.resize_rule(is_linear, half_pixels, aligns_corners))

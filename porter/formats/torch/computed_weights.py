@@ -86,7 +86,7 @@ def _forms_of_weights(stored: Collection[str]) -> dict[str, tuple[_ComputedForm,
     for name in stored:
         match = _NAME_OF_PART.fullmatch(name)
         if match is not None:
-            # Either the first two have been found, or the older spelling's.
+            # Of today's spelling and the older one, the parameter and the part of one are None.
             module, parameter, part, old_parameter, old_part = match.groups()
             parts.setdefault(f"{module}{parameter or old_parameter}", {})[part or old_part] = name
     return {
