@@ -116,19 +116,7 @@ def _open(files: tuple[Path, ...], stamp: Stamp) -> Recipe:
         source = _assemble_with_base(source, open_recipe(*bases))
     document = parse_section(Document, source, (), source.data)
     faults = Faults()
-    options = dict.fromkeys((*STANDARD_OPTIONS, *document.options), "an option")
-    taken_names = {**options, **dict.fromkeys(document.constants, "a constant")}
-    for variant, variant_parameters in document.variants.items():
-        faults.attempt(_expect_variable_names, source, ("variants", variant), variant_parameters, taken_names)
-    faults.attempt(_expect_variable_names, source, ("options",), document.options, {})
-    faults.attempt(_expect_variable_names, source, ("constants",), document.constants, options)
-    variables = {section: source.data.get(section, {}) for section in ("variants", "options", "constants")}
-    for location, _ in find_expressions((), variables):
-        with faults.collect(), source.at(location):
-            raise RecipeError(
-                "a variable's value is not an expression",
-                next="write the expression in the step that needs it",
-            )
+    _check_variables(source, document, faults)
     sizes = faults.attempt(parse_section, InputSection, source, ("input",), document.input)
     sections = {
         name: faults.attempt(_read_block, source, name, values) for name, values in document.blocks.items()
@@ -162,6 +150,25 @@ def _open(files: tuple[Path, ...], stamp: Stamp) -> Recipe:
         roots={name: zoos.root(name) for name in zoos},
         source=replace(source, parts=(*source.parts, zoos)),
     )
+
+
+def _check_variables(source: RecipeSource, document: Document, faults: Faults) -> None:
+    """Add to `faults` what is wrong with a recipe's variables: parameters of variants, options and constants.
+    They need names of their own, and values that are no expressions.
+    """
+    options = dict.fromkeys((*STANDARD_OPTIONS, *document.options), "an option")
+    taken_names = {**options, **dict.fromkeys(document.constants, "a constant")}
+    for variant, parameters in document.variants.items():
+        faults.attempt(_expect_variable_names, source, ("variants", variant), parameters, taken_names)
+    faults.attempt(_expect_variable_names, source, ("options",), document.options, {})
+    faults.attempt(_expect_variable_names, source, ("constants",), document.constants, options)
+    variables = {section: source.data.get(section, {}) for section in ("variants", "options", "constants")}
+    for location, _ in find_expressions((), variables):
+        with faults.collect(), source.at(location):
+            raise RecipeError(
+                "a variable's value is not an expression",
+                next="write the expression in the step that needs it",
+            )
 
 
 def _expect_default_options(

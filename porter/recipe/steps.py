@@ -262,13 +262,8 @@ def _parse_step(
         for key in ("first", "last")
     }
     arguments = {key: value for key, value in values.items() if key in defaults_by_kind[kind]}
-    for key, default in defaults_by_kind[kind].items():
-        # A parameter of a block has None for a default if it must be given.
-        required = REQUIRED if kind in OPERATIONS else None
-        # it may also be given in both the first and the last of two repetitions
-        is_missing = default is required and key not in arguments
-        if is_missing and not all(key in override for override in overrides.values()):
-            raise RecipeError(f"'{kind}' needs '{key}'", where=source.where(location))
+    if missing := _missing_argument(kind, defaults_by_kind[kind], arguments, overrides):
+        raise RecipeError(f"'{kind}' needs '{missing}'", where=source.where(location))
     branches = values.get("branches", ())
     if not isinstance(branches, tuple):
         raise RecipeError(
@@ -294,6 +289,24 @@ def _parse_step(
         ),
         location=location,
     )
+
+
+def _missing_argument(
+    kind: str,
+    defaults: Mapping[str, Any],
+    arguments: Mapping[str, Any],
+    overrides: Mapping[str, Mapping[str, Any]],
+) -> str | None:
+    """Return the first argument that an operation or block needs and a step does not give; None if it gives
+    all. One that `first` and `last` of two repetitions both give is given.
+    """
+    # A parameter of a block has None for a default if it must be given.
+    required = REQUIRED if kind in OPERATIONS else None
+    for key, default in defaults.items():
+        is_overridden = all(key in override for override in overrides.values())
+        if default is required and key not in arguments and not is_overridden:
+            return key
+    return None
 
 
 def _parse_overrides(

@@ -200,20 +200,12 @@ def _apply_rules(
                     name = _fill_parts(rule, positions, variables_in_scope)
                 except NoNumber as error:
                     # The next rule that matches may name the node.
-                    message = (
-                        f"'{rule.pattern}' matches '{node.path}', and its name '{rule.name}' cannot "
-                        f"be computed: {error.message}"
-                    )
-                    where = recipe.source.where(rule.location)
-                    fault = RecipeError(message, where=where, next=f"add a line, such as {node.path}: NAME")
-                    failed.setdefault(node.path, fault)
+                    failed.setdefault(node.path, _uncomputed_error(recipe.source, rule, node, error))
                     continue
                 if rule.tensor is not None:
                     name = _bare_name(graph, node, name, rule.tensor, zoo.framework)
-                if rule.adapted and not (isinstance(node.op, Affine) and zoo.framework == "tf"):
-                    instead = f"'{node.path}' is {node.op_name} in a {zoo.framework} zoo"
-                    message = f"'adapted' is for an affine step in a tf zoo, and {instead}"
-                    raise RecipeError(message, next="leave it out", key="adapted")
+                if rule.adapted:
+                    _expect_adapted(node, zoo.framework)
                 if rule.computed is not None:
                     _expect_computed(graph, node, rule)
                 if name in owners:
@@ -242,6 +234,24 @@ def _nameless_input_error(member: Member, node: Node) -> RecipeError:
         f"{member.variant}"
     )
     return RecipeError(message, next=f"add a line, such as {node.source}: NAME")
+
+
+def _uncomputed_error(source: RecipeSource, rule: NameRule, node: Node, error: NoNumber) -> RecipeError:
+    """Return the error for a rule that matches a node, and whose name cannot be computed there."""
+    message = (
+        f"'{rule.pattern}' matches '{node.path}', and its name '{rule.name}' cannot be computed: "
+        f"{error.message}"
+    )
+    where = source.where(rule.location)
+    return RecipeError(message, where=where, next=f"add a line, such as {node.path}: NAME")
+
+
+def _expect_adapted(node: Node, framework: str) -> None:
+    """Refuse `adapted` (a Keras Normalization that was adapted to data) at a node that cannot be one."""
+    if not isinstance(node.op, Affine) or framework != "tf":
+        instead = f"'{node.path}' is {node.op_name} in a {framework} zoo"
+        message = f"'adapted' is for an affine step in a tf zoo, and {instead}"
+        raise RecipeError(message, next="leave it out", key="adapted")
 
 
 def _fill_parts(rule: NameRule, positions: Mapping[Location, int], variables: Mapping[str, Any]) -> str:

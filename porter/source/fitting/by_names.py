@@ -13,11 +13,12 @@ from porter.base.commands import INSPECT
 from porter.base.errors import MappingError, some
 from porter.base.options import MAP
 from porter.filegraph.checkpoint import Checkpoint
+from porter.frameworks.dialects import Dialect
 from porter.graph import Graph, channels_of, tensor_shapes, with_classes
 from porter.recipe import LayerName, NodeNames, Zoo, options_of, tap_names
 from porter.recipe.fixed import equals_fixed
 from porter.source.fitting.candidate import Candidate
-from porter.source.fitting.fit import Fit, StandIn, shape_text, with_places
+from porter.source.fitting.fit import Fit, StandIn, TensorKey, shape_text, with_places
 from porter.source.fitting.grafting import POOL_THE_MAP
 from porter.source.fitting.heads import (
     AFTER_HEAD,
@@ -90,12 +91,12 @@ def fit_by_names(candidate: Candidate, keep_background: bool = False) -> Fit:
     if head.layer is None or joined_layers:
         head_tensors = stand_in_head(candidate, naming.reference_layers[head_path], located.spelling)
         stand_in = StandIn(head_tensors, taps[draft.output], without_head(draft).output)
-    joined_note = (
-        (f"the head's dense layers are joined as {MAP} says: {chosen.text}",)
-        if chosen and joined_layers
-        else ()
-    )
-    adapted_reference_names = adapted_names(with_head.named, naming.reference_layers, checkpoint)
+    notes = [*naming.notes(), *average_notes]
+    if chosen and joined_layers:
+        notes.append(f"the head's dense layers are joined as {MAP} says: {chosen.text}")
+    reference_names = adapted_names(with_head.named, naming.reference_layers, checkpoint)
+    if zoo is todays_zoo:
+        reference_names = _reference_names(tensors, with_head, naming, dialect) | reference_names
     return Fit(
         graph=with_adapted_steps(with_head.graph, with_head.named, checkpoint),
         tensors=tensors,
@@ -114,20 +115,14 @@ def fit_by_names(candidate: Candidate, keep_background: bool = False) -> Fit:
             if path in with_head.graph.by_path and path not in joined_layers
         },
         stand_in=stand_in,
-        reference_names={
-            name: naming.reference_layers[path].name
-            + name.removeprefix(with_head.layers[path].name).removesuffix(dialect.AVERAGE_SUFFIX or "")
-            for (path, _), name in tensors.items()
-            if zoo is todays_zoo and path not in joined_layers
-        }
-        | adapted_reference_names,
+        reference_names=reference_names,
         places=places,
         warnings=(
             *head.warnings(),
             *_generation_warnings(todays_zoo, zoo, naming.generation),
             *left_out_warnings,
         ),
-        notes=(*naming.notes(), *average_notes, *joined_note),
+        notes=tuple(notes),
     )
 
 
@@ -158,6 +153,22 @@ class _GraphWithHead:
         same names, and with the same roles.
         """
         return self.layers == naming.layers and _roles(self.graph) == _roles(draft)
+
+
+def _reference_names(
+    tensors: Mapping[TensorKey, str], with_head: _GraphWithHead, naming: Naming, dialect: Dialect
+) -> dict[str, str]:
+    """Return the name that the zoo's own implementation has for each tensor, by its name in the file:
+    `fc.weight` for `module.fc.weight`. Tensors of layers that `--map` joins have none there.
+    """
+    names = {}
+    average_suffix = dialect.AVERAGE_SUFFIX or ""
+    for (path, _), name in tensors.items():
+        if path not in with_head.joined:
+            # such as `.weight`; a moving average stands for the tensor itself
+            variable = name.removeprefix(with_head.layers[path].name).removesuffix(average_suffix)
+            names[name] = f"{naming.reference_layers[path].name}{variable}"
+    return names
 
 
 def _roles(graph: Graph) -> dict[str, set[str]]:
