@@ -117,8 +117,9 @@ def _no_name_fits_error(recipe: Recipe, checkpoint: Checkpoint) -> MappingError:
             graph = expand(member)
             layers = layer_names(member, graph)
             dialect = get_dialect(member.zoo.framework)
-            path = next(iter(tensor_shapes(graph)))
-            expected = next(iter(tensor_names(dialect, graph, path, layers[path]).values()))[0]
+            # the likeliest name of the first node's first tensor
+            path, *_ = tensor_shapes(graph)
+            (expected, *_), *_ = tensor_names(dialect, graph, path, layers[path]).values()
             message = f"no tensor of the file has a name of this recipe, whose first name is {expected}"
             place = recipe.source.where(layers[path].location)
             return MappingError(f"{message} ({place})", where=where, next=f"the file has {some(names)}")

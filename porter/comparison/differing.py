@@ -384,7 +384,7 @@ class Differences:
         if len(norms[0]) != len(norms[1]) and _same_kernel(parts_a, parts_b):
             # the model that has more norms: 0 for A, 1 for B
             side = 0 if len(norms[0]) > len(norms[1]) else 1
-            node = norms[side][-1][0]
+            node, _ = norms[side][-1]
             kind: Kind = "missing" if side == 0 else "extra"
             name = _name_of(self._forms[side], node)
             yield kind, where, f"{'BA'[side]} lacks {name} ({node.op.words})"

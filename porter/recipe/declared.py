@@ -69,7 +69,8 @@ def declared(path: Path, with_zoos: bool = False) -> Declared:
     try:
         sections, fault = _read_sections(path, read_text(path), with_zoos)
     except RecipeError as error:
-        sections, fault = _read_sections(path, "", with_zoos)[0], error
+        # a file that cannot be read declares nothing
+        (sections, _), fault = _read_sections(path, "", with_zoos), error
     names = {**sections["architecture"], **sections["variants"]}
     return Declared(
         files=(path,),

@@ -282,7 +282,8 @@ class Unrolling:
                 arguments |= step.overrides[end]
         for key, value in arguments.items():
             if is_expression(value) or isinstance(value, tuple | dict):
-                arguments[key] = self._evaluate(value, step.written(key, repetition)[0], variables)
+                location, _ = step.written(key, repetition)
+                arguments[key] = self._evaluate(value, location, variables)
         return arguments
 
     def _evaluate(self, value: Any, location: Location, variables: Variables) -> Any:

@@ -196,16 +196,16 @@ def stock_class(model: StockModel, size: Size) -> StockClass:
         raise UsageError(
             f"keras.applications has no class of {variant}", where=STOCK, next=f"convert without {STOCK}"
         )
-    if KERAS[variant][0].startswith(_NESTED):
+    name, arguments = KERAS[variant]
+    if name.startswith(_NESTED):
         raise UsageError(
-            f"keras.applications.{KERAS[variant][0]} has layers of its own, which "
-            "keras.models.load_model does not know",
+            f"keras.applications.{name} has layers of its own, which keras.models.load_model does not know",
             where=STOCK,
             next=f"convert without {STOCK}",
         )
-    if SCALES_AGAIN in KERAS[variant][1]:
+    if SCALES_AGAIN in arguments:
         raise UsageError(
-            f"keras.applications.{KERAS[variant][0]} builds the layers of its pretrained weights "
+            f"keras.applications.{name} builds the layers of its pretrained weights "
             "only when it downloads them",
             where=STOCK,
             next=f"convert without {STOCK}",
@@ -217,9 +217,7 @@ def stock_class(model: StockModel, size: Size) -> StockClass:
             where=STOCK,
             next=f"give {INPUT_SIZE} a fixed size",
         )
-    return StockClass(
-        f"keras.applications.{KERAS[variant][0]}", _arguments(variant, classes, (rows, columns))
-    )
+    return StockClass(f"keras.applications.{name}", _arguments(variant, classes, (rows, columns)))
 
 
 def build_stock(model: StockModel, size: KnownSize, checkpoint: Checkpoint, dtype: Dtype) -> Any:

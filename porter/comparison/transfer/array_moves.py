@@ -215,7 +215,7 @@ def _general(places: Places, inner: Places) -> Move | None:
         axes += strides
     # The axis with the longest step is the slowest in the array.
     order = sorted(range(len(axes)), key=lambda place: -axes[place][1])
-    split = tuple(axes[place][0] for place in order)
+    split = tuple(size for size, _ in (axes[place] for place in order))
     # where each of the result's axes is after the split
     turn = tuple(order.index(place) for place in range(len(axes)))
     steps: list[Step] = [Shaped(split)] if split != inner.shape else []

@@ -332,7 +332,7 @@ class Tabling:
             if (line == line[:, :1]).all():
                 parts = list[TakenTensor]()
                 for start, stop in pairwise(starts):
-                    name = cells[int(line[start, 0])][0]
+                    name, _ = cells[int(line[start, 0])]
                     places_of_part = array_places[(slice(None),) * axis + (slice(start, stop),)]
                     move = move_of(places_of_part, self.source.arrays[name].shape)
                     if move is None:

@@ -196,8 +196,11 @@ class Heads:
         name = self.layer.name if self.rows is not None else self._find_by_shape()
         if name is None:
             return Head(None, 0, False)
-        rows = self.dense[name][0] if self.rows is None else self.rows
-        is_zoos_head = self.rows == _kernel(self.candidate)[0] and not self.chosen
+        rows = self.rows
+        if rows is None:
+            rows, _ = self.dense[name]
+        zoos_classes, *_ = _kernel(self.candidate)
+        is_zoos_head = self.rows == zoos_classes and not self.chosen
         # Dense layers that take as many values as this one gives may come after it.
         following = [
             dense for dense, (_, features) in self.dense.items() if features == rows and dense != name
