@@ -716,9 +716,8 @@ def _factor(array_a: Any, array_b: Any) -> float | None:
         return None
     # the best factor by least squares
     factor = float(numbers_a @ numbers_b / (numbers_a @ numbers_a))
-    return (
-        factor if np.abs(numbers_a * factor - numbers_b).max() <= ROUNDED * np.abs(numbers_b).max() else None
-    )
+    farthest = np.abs(numbers_a * factor - numbers_b).max()
+    return factor if farthest <= ROUNDED * np.abs(numbers_b).max() else None
 
 
 def _ratios(kernel_a: Any, kernel_b: Any) -> Numbers | None:

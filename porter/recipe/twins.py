@@ -117,12 +117,13 @@ def members_with_same_tensors(member: Member) -> Iterator[tuple[Member, tuple[Di
         return
     graph = expand(member)
     tensors = tensors_of(member, graph)
-    # What a user sets holds for each of them.
-    for twin_candidate in (with_options(sibling, zoo.chosen) for sibling in others):
+    for sibling in others:
+        # What a user sets holds for each of them.
+        sibling_as_chosen = with_options(sibling, zoo.chosen)
         with suppress(RecipeError):
-            other_graph = expand(twin_candidate)
-            if tensors_of(twin_candidate, other_graph) == tensors:
-                yield twin_candidate, differences(graph, other_graph, TRAINING_ATTRIBUTES)
+            sibling_graph = expand(sibling_as_chosen)
+            if tensors_of(sibling_as_chosen, sibling_graph) == tensors:
+                yield sibling_as_chosen, differences(graph, sibling_graph, TRAINING_ATTRIBUTES)
 
 
 def tensors_of(member: Member, graph: Graph) -> frozenset[tuple[str, tuple[str, ...], tuple[int, ...]]]:

@@ -318,7 +318,6 @@ def _put_norms_beside_layers(layers: Sequence[WeightsLayer], ordered: bool) -> I
         if owner_by_name is not None:
             owners[layer.name] = owner_by_name
     places = {layer.name: index for index, layer in enumerate(layers)}
-
     # Norms of the same name stand before their layers everywhere if one has to.
     leading = {
         _NUMBER.sub("", layer.name)
@@ -333,14 +332,13 @@ def _put_norms_beside_layers(layers: Sequence[WeightsLayer], ordered: bool) -> I
         # In a file that keeps its order, a norm moves up only.
         if owner is None or (ordered and places[owner] > places[norm.name]):
             continue
-        reads = (
-            layers_by_name[owner].gives if layers_by_name[owner].depthwise else layers_by_name[owner].reads
-        )
+        layer = layers_by_name[owner]
+        reads = layer.gives if layer.depthwise else layer.reads
         may_lead = not ordered and _NUMBER.sub("", norm.name) in leading
         if may_lead and norm.gives == reads:
             norms_before.setdefault(owner, []).append(norm)
             moved.add(norm.name)
-        elif norm.gives == layers_by_name[owner].gives:
+        elif norm.gives == layer.gives:
             norms_after.setdefault(owner, []).append(norm)
             moved.add(norm.name)
     for layer in layers:
