@@ -62,7 +62,7 @@ def combine(walk: Walk, node: OperatorNode, kind: str, sources: Sequence[Source]
     repeated = _multiply_repeated(walk, node, sources) if kind == "Mul" else None
     if repeated is not None:
         return repeated
-    sources = [each if isinstance(each, View) else walk.drop_repeats(each) for each in sources]
+    sources = [source if isinstance(source, View) else walk.drop_repeats(source) for source in sources]
     if all(map(walk.is_value, sources)):
         return combine_values(walk, node, kind, sources)
     if len(sources) != 2:
@@ -80,24 +80,30 @@ def _value_beside_zeros(walk: Walk, sources: Sequence[Source]) -> View | None:
     sources are others.
     """
     values = [source for source in sources if source not in walk.zero_sizes]
-    sizes = walk.sizes(values[0]) if len(values) == 1 < len(sources) else None
-    same = sizes is not None and all(sizes == walk.zero_sizes.get(source, sizes) for source in sources)
-    return walk.view(values[0]) if same else None
+    if len(values) != 1 or len(sources) == 1:
+        return None
+    sizes = walk.sizes(values[0])
+    zeros_have_sizes = sizes is not None and all(
+        walk.zero_sizes.get(source, sizes) == sizes for source in sources
+    )
+    return walk.view(values[0]) if zeros_have_sizes else None
 
 
 def _multiply_repeated(walk: Walk, node: OperatorNode, sources: Sequence[Source]) -> Zeros | Repeated | None:
     """Multiply a number that is repeated to sizes by other numbers, and return the product repeated so; None
     if the sources are others.
     """
-    sizes = [walk.repeated[source].sizes for source in sources if source in walk.repeated]
-    numbers = [walk.constant_number(walk.drop_repeats(each)) for each in sources if not walk.is_value(each)]
-    if len(sizes) != 1 or len(numbers) < len(sources) or None in numbers:
+    repeated_sizes = [walk.repeated[source].sizes for source in sources if source in walk.repeated]
+    constants = [source for source in sources if not walk.is_value(source)]
+    numbers = [walk.constant_number(walk.drop_repeats(source)) for source in constants]
+    if len(repeated_sizes) != 1 or len(numbers) < len(sources) or None in numbers:
         return None
+    (sizes,) = repeated_sizes
     product = math.prod(number or 0.0 for number in numbers)
-    if not product:
-        return Zeros(sizes[0])
+    if product == 0:
+        return Zeros(sizes)
     number = walk.flow.add_constant(f"{node.name}:number", np.asarray(product))
-    return Repeated(number, sizes[0], lacks="of constants")
+    return Repeated(number, sizes, lacks="of constants")
 
 
 def _value_before_stretch(walk: Walk, source: Source, constant: NodeOutput) -> Source:
@@ -111,12 +117,14 @@ def _value_before_stretch(walk: Walk, source: Source, constant: NodeOutput) -> S
     shape = walk.constant_shape(constant)
     if not sizes_before or not shape or max(len(sizes_before), len(shape)) != len(sizes):
         return source
-    narrow, wide = ((*[1] * (len(sizes) - len(each)), *each) for each in (sizes_before, shape))
-    fits = all(
+    # both with as many axes as the repeated value, by axes of one cell in front
+    padded_sizes_before = [1] * (len(sizes) - len(sizes_before)) + [*sizes_before]
+    padded_shape = [1] * (len(sizes) - len(shape)) + [*shape]
+    op_stretches_so = all(
         size == (size_before if constant_size == 1 else constant_size)
-        for size_before, constant_size, size in zip(narrow, wide, sizes, strict=True)
+        for size_before, constant_size, size in zip(padded_sizes_before, padded_shape, sizes, strict=True)
     )
-    return before if fits else source
+    return before if op_stretches_so else source
 
 
 def _combine_with_constant(walk: Walk, node: OperatorNode, view: View, step: _Step) -> View:
@@ -124,12 +132,15 @@ def _combine_with_constant(walk: Walk, node: OperatorNode, view: View, step: _St
     an array.
     """
     count = math.prod(walk.constant_shape(step.constant) or ())
-    if not _is_per_channel(walk, view, step.constant) or (view.value.is_array and count > 1):
+    is_vector_of_array = view.value.is_array and count > 1
+    if not _is_per_channel(walk, view, step.constant) or is_vector_of_array:
         return _combine_with_array(walk, node, view, step)
     value = _add_bias_or_scale(walk, node, step.kind, view.value, step.constant)
     if value is None and count > MOST_CONSTANTS:
         return _combine_with_array(walk, node, view, step)
-    return walk.views.with_axes_of(view, value or _combine_with_numbers(walk, node, view.value, step))
+    if value is None:
+        value = _combine_with_numbers(walk, node, view.value, step)
+    return walk.views.with_axes_of(view, value)
 
 
 def _combine_with_array(walk: Walk, node: OperatorNode, view: View, step: _Step) -> View:
@@ -141,10 +152,10 @@ def _combine_with_array(walk: Walk, node: OperatorNode, view: View, step: _Step)
         Unsupported: the array is divided by the value, or has more axes.
     """
     kind, constant, is_first = step
-    numbers = walk.constant_shape(constant) or ()
-    if view.axes is not None and len(numbers) > len(view.axes):
+    shape = walk.constant_shape(constant) or ()
+    if view.axes is not None and len(shape) > len(view.axes):
         raise Unsupported("by numbers of more axes than the value has")
-    if kind == "Add" and numbers and walk.views.along_channels(view, numbers):
+    if kind == "Add" and shape and walk.views.along_channels(view, shape):
         biased = _add_bias(walk, node, view.value, constant)
         if biased is not None:
             return walk.views.with_axes_of(view, biased)
@@ -155,7 +166,7 @@ def _combine_with_array(walk: Walk, node: OperatorNode, view: View, step: _Step)
         kind = "Add"
         view = walk.views.with_axes_of(view, negative)
     if view.value.is_map and walk.views.axis_names(view) == walk.views.layout():
-        # It has other sizes, if the array stretches it.
+        # a view of its own, because the array may stretch the value to other sizes
         return walk.views.own_view(combine_stored_array(walk, node.name, kind, view.value, constant))
     array = walk.as_array(f"{node.name}:array", view)
     return walk.views.as_rank_of(array, combine_stored_array(walk, node.name, kind, array.value, constant))
@@ -170,21 +181,26 @@ def _add_bias(walk: Walk, node: OperatorNode, value: Value, constant: NodeOutput
     return walk.builder.bias(node.name, value, Stored(origin, "O" * len(shape))) if shape else None
 
 
-def combine_stored_array(walk: Walk, name: str, kind: str, value: Value, other: NodeOutput) -> Value:
-    """Combine a value, whose axes are its tensor's, and a stored array. A map is in the file's own layout.
+def combine_stored_array(walk: Walk, name: str, kind: str, value: Value, constant: NodeOutput) -> Value:
+    """Combine a value, whose axes are its tensor's, and a stored array, and return the result. A map is in
+    the file's own layout.
+
+    Args:
+        name: of the node that is added.
+        kind: Add, Sub, Mul or Div.
 
     Raises:
         Unsupported: the array does not fit, or is computed.
     """
-    tensor = walk.weights(other)
-    numbers = walk.constant(other)
-    shape = walk.constant_shape(other)
-    # A stored vector may be read in a shape that it does not have in the file.
-    is_reshaped = numbers is not None and (
-        tensor is None or (tensor.is_vector and not StoredTensor("", numbers.shape).is_vector)
-    )
-    if numbers is not None and is_reshaped:
-        tensor = walk.flow.store_computed(f"{name}:stored", numbers)
+    tensor = walk.weights(constant)
+    numbers = walk.constant(constant)
+    shape = walk.constant_shape(constant)
+    if numbers is not None:
+        # a stored vector may be read in a shape that it does not have in the file
+        is_read_as_vector = StoredTensor("", numbers.shape).is_vector
+        is_reshaped = tensor is not None and tensor.is_vector and not is_read_as_vector
+        if tensor is None or is_reshaped:
+            tensor = walk.flow.store_computed(f"{name}:stored", numbers)
     if tensor is not None and tensor.name in walk.flow.evaluated:
         shape = tensor.shape
     if tensor is None or shape is None or kind not in ("Add", "Sub", "Mul", "Div"):
@@ -202,38 +218,47 @@ def combine_stored(walk: Walk, name: str, kind: str, value: Value, tensor: Store
     rank = len(value.shape or ())
     tensor = walk.flow.drop_equal_rows(tensor) if len(tensor.shape) > rank else tensor
     sizes = _fitted_sizes(tensor.shape, rank)
-    stored = tensor.name
+    tensor_name = tensor.name
     if kind in ("Sub", "Div"):
-        stored = walk.flow.store_computed(
-            f"{name}:array", _inverse_array(kind, walk.flow.stored_numbers(stored))
-        ).name
-    axes = ""
+        inverse = _inverse_array(kind, walk.flow.stored_numbers(tensor_name))
+        tensor_name = walk.flow.store_computed(f"{name}:array", inverse).name
+    axes = ""  # of the stored array: porter's own
     if value.is_map and walk.builder.order == "HWC":
         axes = "".join(axis for axis, size in zip("HWI", sizes, strict=True) if size != 1)
         rows, columns, channels = sizes
         sizes = (channels, rows, columns)  # porter's op states the sizes as C×H×W
     op = ops.AddArray(sizes) if kind in ("Add", "Sub") else ops.MultiplyArray(sizes)
-    return walk.builder.add(name, op, value, tensors={"value": Stored(stored, axes)})
+    return walk.builder.add(name, op, value, tensors={"value": Stored(tensor_name, axes)})
 
 
 def _fitted_sizes(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
-    """Return a shape with `rank` axes: axes of one cell are added in front, or removed there."""
-    extra = len(shape) - rank
-    if extra <= 0:
-        return (*[1] * -extra, *shape)
-    if set(shape[:extra]) != {1}:
+    """Return a shape with `rank` axes: axes of one cell are added in front, or removed there.
+
+    Raises:
+        Unsupported: the axes in front have more cells.
+    """
+    missing = rank - len(shape)
+    if missing >= 0:
+        return (*[1] * missing, *shape)
+    surplus = -missing
+    if set(shape[:surplus]) != {1}:
         raise Unsupported("by an array of other axes")
-    return shape[extra:]
+    return shape[surplus:]
 
 
 def _inverse_array(kind: str, array: Numbers) -> Numbers:
-    """Return the array that gives a Sub when it is added, or a Div when it is multiplied."""
-    wide = np.asarray(array, np.float64)
+    """Return the array that gives a Sub when it is added, or a Div when it is multiplied: the negative, or
+    the reciprocal, in float64.
+
+    Raises:
+        Unsupported: that is not finite.
+    """
+    double = np.asarray(array, np.float64)
     with np.errstate(divide="ignore"):
-        opposite = -wide if kind == "Sub" else 1 / wide
-    if not np.isfinite(opposite).all():
+        inverse = -double if kind == "Sub" else 1 / double
+    if not np.isfinite(inverse).all():
         raise Unsupported("by an array that has zeros or numbers that are not finite")
-    return opposite
+    return inverse
 
 
 def combine_values(walk: Walk, node: OperatorNode, kind: str, sources: Sequence[Source]) -> View:
@@ -264,40 +289,39 @@ def combine_values(walk: Walk, node: OperatorNode, kind: str, sources: Sequence[
 
 
 def _merge_arrays(walk: Walk, node: OperatorNode, op: ops.Merge | None, sources: Sequence[Source]) -> View:
-    """Combine arrays by an op, or subtract them if it is None. Some may have fewer axes, or axes of one
-    cell.
+    """Combine arrays by an op, or subtract them if it is None, and return the view. Some may have fewer axes,
+    or axes of one cell, which the op stretches.
     """
-    own = [walk.view(source) for source in sources]
-    rank = max(view.rank for view in own)
-    if not all(view.axes for view in own):
+    views = [walk.view(source) for source in sources]
+    rank = max(view.rank for view in views)
+    if not all(view.axes for view in views):
         raise Unsupported("of values of different axes")
-    wide = [view.with_axes(range(1, 1 + rank - len(view.known_axes))) for view in own]
-    views = [
-        walk.as_array(f"{node.name}:{index}", view) for index, view in enumerate(shrink_repeated_axes(wide))
+    # with as many axes each, those that are missing behind the batch
+    padded = [view.with_axes(range(1, 1 + rank - len(view.known_axes))) for view in views]
+    arrays = [
+        walk.as_array(f"{node.name}:{index}", view) for index, view in enumerate(shrink_repeated_axes(padded))
     ]
-    if len({len(view.value.shape or ()) for view in views}) > 1:
+    if len({len(array.value.shape or ()) for array in arrays}) > 1:
         raise Unsupported("of values of different axes")
-    values = [view.value for view in views]
-    value = (
-        walk.builder.add(node.name, op, *values)
-        if op is not None
-        else walk.builder.subtract(node.name, *values)
-    )
-    return walk.views.as_rank(value, rank)
+    values = [array.value for array in arrays]
+    if op is None:
+        return walk.views.as_rank(walk.builder.subtract(node.name, *values), rank)
+    return walk.views.as_rank(walk.builder.add(node.name, op, *values), rank)
 
 
 def _values_before_stretch(walk: Walk, sources: Sequence[Source]) -> Sequence[Source]:
     """Return the values as they are before they are repeated to the size of another one of them, since
     porter's ops stretch sizes of 1 themselves.
     """
-    sizes_of_others = {walk.view(source).sizes for source in sources if source not in walk.repeated}
-    repeats = [
-        (source, None if isinstance(source, View) else walk.repeated.get(source)) for source in sources
-    ]
-    return [
-        repeat.before if repeat is not None and repeat.sizes in sizes_of_others else source
-        for source, repeat in repeats
-    ]
+    unrepeated_sizes = {walk.view(source).sizes for source in sources if source not in walk.repeated}
+    values = list[Source]()
+    for source in sources:
+        repeat = None if isinstance(source, View) else walk.repeated.get(source)
+        if repeat is not None and repeat.sizes in unrepeated_sizes:
+            values.append(repeat.before)
+        else:
+            values.append(source)
+    return values
 
 
 def _is_per_channel(walk: Walk, view: View, source: Source) -> bool:
@@ -305,26 +329,29 @@ def _is_per_channel(walk: Walk, view: View, source: Source) -> bool:
     shape = walk.constant_shape(source)
     if shape is None or (view.axes is not None and len(shape) > len(view.axes)):
         return False
+    # axes of more than one cell, counted from the last axis of the value
     wide_axes = [axis for axis, size in enumerate(shape, -len(shape)) if size != 1]
-    along_channels = len(wide_axes) == 1 and walk.views.has_channels(view, wide_axes[0])
-    return not wide_axes or (along_channels and view.value.channels in (None, math.prod(shape)))
+    is_one_number = not wide_axes
+    is_along_channels = len(wide_axes) == 1 and walk.views.has_channels(view, wide_axes[0])
+    return is_one_number or (is_along_channels and view.value.channels in (None, math.prod(shape)))
 
 
 def _add_bias_or_scale(
-    walk: Walk, node: OperatorNode, kind: str, value: Value, other: NodeOutput
+    walk: Walk, node: OperatorNode, kind: str, value: Value, constant: NodeOutput
 ) -> Value | None:
     """Add a bias, or a trained scale; return None if the constant is neither. Factors of the input are
     constants, because they scale pixels and no layer's values.
     """
-    origin = walk.flow.origin(other)
-    shape = walk.flow.constants.declared(origin)
+    tensor_name = walk.flow.origin(constant)
+    shape = walk.flow.constants.declared(tensor_name)
     if not shape or math.prod(shape) != value.channels:
         return None
     if kind == "Add":
-        return walk.builder.bias(node.name, value, Stored(origin))
-    trained = origin in walk.trained or math.prod(shape) > MOST_CONSTANTS
-    if kind == "Mul" and trained and value.channels != 1 and value.node != INPUT:
-        return walk.builder.scale(node.name, value, Stored(origin))
+        return walk.builder.bias(node.name, value, Stored(tensor_name))
+    is_trained = tensor_name in walk.trained or math.prod(shape) > MOST_CONSTANTS
+    scales_layer = value.channels != 1 and value.node != INPUT
+    if kind == "Mul" and is_trained and scales_layer:
+        return walk.builder.scale(node.name, value, Stored(tensor_name))
     return None
 
 
@@ -375,13 +402,13 @@ def _power(builder: Builder, name: str, value: Value, exponent: float) -> Value:
     """Add a power by the op that computes it best: a product, a root, a reciprocal or a Power."""
     if exponent == 2:
         return builder.add(name, ops.Multiply(), value, value)
-    links_by_exponent: Mapping[float, Sequence[Op]] = {
+    steps_by_exponent: Mapping[float, Sequence[Op]] = {
         1.0: (),
         0.5: (ops.Sqrt(),),
         -1.0: (ops.Reciprocal(),),
         -0.5: (ops.Sqrt(), ops.Reciprocal()),
     }
-    return builder.chain(name, value, links_by_exponent.get(exponent, (ops.Power(exponent),)))
+    return builder.chain(name, value, steps_by_exponent.get(exponent, (ops.Power(exponent),)))
 
 
 def negative(walk: Walk, node: OperatorNode, source: Source) -> View:
@@ -428,25 +455,27 @@ class NormLayer(NamedTuple):
 
 def batch_norm(walk: Walk, node: OperatorNode, source: Source, norm: NormLayer) -> View:
     """Add a norm by stored vectors, and return its view. A scale that the file does not train and that is 1
-    is left out, as is an offset of 0. Images that stand among the channels are normed one by one.
+    is left out, as is an offset of 0. Where the images of a batch stand among the channels (`_split_images`),
+    each image is normed by itself.
     """
-    images = _split_images(walk, walk.view(source), norm.tensors)
-    if images is not None:
-        view, tensors = images
+    split_images = _split_images(walk, walk.view(source), norm.tensors)
+    if split_images is not None:
+        view, tensors = split_images
     else:
         view = walk.with_channels_at(source, walk.views.channels_place)
         tensors = norm.tensors
         view = walk.try_as_cells(f"{node.name}:cells", view)
-    if view.value.is_array and view.rank == 4:  # of windows, say, which are a map's here
+    if view.value.is_array and view.rank == 4:  # an array of windows, for instance: normed as a map
         view = walk.views.own_view(walk.value(source))
     names = _vector_names(walk, view, tensors)
     for role, neutral in (("gamma", 1), ("beta", 0)):
         name = names.get(role, "")
-        is_trained = name in walk.trained or name.rpartition("/")[2] == role  # by its variable, or its name
+        is_named_as_role = name.rpartition("/")[2] == role  # such as `norm/gamma`
+        is_trained = name in walk.trained or is_named_as_role
         if name and not is_trained and np.all(walk.flow.stored_numbers(name) == neutral):
             del names[role]
     normed = _apply_per_channel(walk, node, view, norm.op, names)
-    return normed if images is None else normed.reshaped(walk.view(source).known_sizes)
+    return normed if split_images is None else normed.reshaped(walk.view(source).known_sizes)
 
 
 def _split_images(
@@ -459,8 +488,8 @@ def _split_images(
     """
     sizes = view.sizes or ()
     channels = view.value.channels
-    # the first axis is one image, and the second has the batch beside the channels
-    if len(sizes) != 4 or sizes[0] != 1 or not view.value.is_map or not channels or not view.has_batch(1):
+    is_one_image = len(sizes) == 4 and sizes[0] == 1 and view.value.is_map
+    if not is_one_image or not channels or not view.has_batch(1):  # axis 1 has the batch beside the channels
         return None
     images = quotient(sizes[1], channels)
     if images is None:
@@ -469,16 +498,17 @@ def _split_images(
     if split is None or not walk.views.has_channels(split, 1):
         return None
     vectors = {role: _vector_of_one_image(walk, source, images, channels) for role, source in tensors.items()}
-    found = {role: source for role, source in vectors.items() if source is not None}
-    return (split, found) if len(found) == len(vectors) else None
+    known_vectors = {role: source for role, source in vectors.items() if source is not None}
+    return (split, known_vectors) if len(known_vectors) == len(vectors) else None
 
 
 def _vector_of_one_image(walk: Walk, source: NodeOutput, images: Dim, channels: int) -> NodeOutput | None:
     """Return the source of a vector of one image, of which `source` is a copy for each image: what a Tile
     repeats, or a constant of equal rows. None if it is not repeated so.
     """
-    node = walk.flow.nodes.get(source[0])
-    if node is not None and node.name in walk.flow.live:
+    source_name, _ = source
+    node = walk.flow.nodes.get(source_name)
+    if node is not None and node.name in walk.flow.live:  # as the batch is, whose size it repeats it to
         is_repeated = walk.flow.kind(node) == "Tile" and walk.flow.dims(node.inputs[1]) == [images]
         return node.source if is_repeated else None
     numbers = walk.flow.value(source)
@@ -487,7 +517,7 @@ def _vector_of_one_image(walk: Walk, source: NodeOutput, images: Dim, channels: 
     rows = numbers.reshape(images, channels)
     if np.any(rows != rows[0]):
         return None
-    return walk.flow.store_computed(f"{source[0]}:of one image", rows[0]).name, 0
+    return walk.flow.store_computed(f"{source_name}:of one image", rows[0]).name, 0
 
 
 def response_norm(
@@ -501,17 +531,21 @@ def response_norm(
             them.
         size_of: over how many channels that does, from its node and x; None where it takes others.
     """
-    parts = walk.flow.match(node, ("Div", "x", ("Pow", ("Add", ("Mul", means, "$alpha"), "$bias"), "$beta")))
-    if parts is None:
+    pattern = "Div", "x", ("Pow", ("Add", ("Mul", means, "$alpha"), "$bias"), "$beta")
+    captures = walk.flow.match(node, pattern)
+    if captures is None:
         return None
-    value = walk.value(parts["x"])
+    value = walk.value(captures["x"])
     pool_node = node
     while pool_node.op != pool:  # from the quotient to its divisor, and on to the pool
-        live = [name for name, _ in pool_node.inputs if name in walk.flow.live]
-        pool_node = walk.flow.nodes[live[-1] if pool_node is node else live[0]]
+        live_inputs = [name for name, _ in pool_node.inputs if name in walk.flow.live]
+        pool_node = walk.flow.nodes[live_inputs[-1] if pool_node is node else live_inputs[0]]
     size = size_of(pool_node, value)
-    op = ops.LocalResponseNorm(size or 1, parts["$alpha"] / (size or 1), parts["$beta"], parts["$bias"])
-    return None if size is None else walk.builder.add(node.name, op, value)
+    if size is None:
+        return None
+    size = size or 1  # a damaged file may state 0
+    alpha, beta, bias = captures["$alpha"], captures["$beta"], captures["$bias"]
+    return walk.builder.add(node.name, ops.LocalResponseNorm(size, alpha / size, beta, bias), value)
 
 
 def norm_last_axes(
@@ -520,44 +554,42 @@ def norm_last_axes(
     """Add a norm over the last axes, whose tensors have these axes. Several axes are joined to channels
     first.
     """
-    view = walk.with_channels_at(source) if len(positions) == 1 else None
-    is_over_channels = (
-        view is not None
-        and walk.views.has_channels(view, -1)
-        and view.positions(positions) == view.positions([-1])
-    )
-    if view is None or not is_over_channels:
-        return _norm_of_axes(walk, node, source, norm, positions)
-    return _apply_per_channel(walk, node, view, norm.op, _vector_names(walk, view, norm.tensors))
+    if len(positions) == 1:
+        view = walk.with_channels_at(source)
+        is_last_axis = walk.views.has_channels(view, -1) and view.positions(positions) == view.positions([-1])
+        if is_last_axis:
+            return _apply_per_channel(walk, node, view, norm.op, _vector_names(walk, view, norm.tensors))
+    return _norm_of_axes(walk, node, source, norm, positions)
 
 
 def _norm_of_axes(
     walk: Walk, node: OperatorNode, source: Source, norm: NormLayer, positions: Collection[int]
 ) -> View:
-    """Add a norm over the last axes, whose sizes are known, by joining them to channels."""
+    """Add a norm over the last axes, whose sizes are known, by joining them to channels.
+
+    Raises:
+        Unsupported: the axes are others, or a stored tensor has other axes than these.
+    """
     view = walk.view(source)
-    rank = view.rank - len(positions)
-    lead, sizes = (view.sizes or ())[:rank], (view.sizes or ())[rank:]
-    # the axes are the last ones, and the batch is not among them
-    is_last = view.positions(positions) == {*range(rank, rank + len(sizes))} and (
-        rank or walk.views.lacks_batch
-    )
-    if not is_last or isinstance(width := product(sizes), Open):
+    first = view.rank - len(positions)  # of the axes that are normed, if they are the last ones
+    other_sizes, normed_sizes = (view.sizes or ())[:first], (view.sizes or ())[first:]
+    are_last = view.positions(positions) == {*range(first, first + len(normed_sizes))}
+    leave_out_batch = first != 0 or walk.views.lacks_batch
+    if not are_last or not leave_out_batch or isinstance(width := product(normed_sizes), Open):
         raise Unsupported("over other axes than known ones behind the batch")
-    stored = {role: walk.flow.tensor(each) for role, each in norm.tensors.items()}
+    stored = {role: walk.flow.tensor(tensor) for role, tensor in norm.tensors.items()}
     tensors = {
-        role: Stored(each.name, "O" * len(positions))
-        for role, each in stored.items()
-        if each is not None and each.shape == sizes
+        role: Stored(tensor.name, "O" * len(positions))
+        for role, tensor in stored.items()
+        if tensor is not None and tensor.shape == normed_sizes
     }
     if len(tensors) < len(stored):
         raise Unsupported("by tensors of other axes")
-    joined = walk.as_array(f"{node.name}:joined", view.reshaped([*lead, width]))
-    normed = walk.views.with_axes_of(
-        joined,
-        walk.builder.add(node.name, _with_scale_and_center(norm.op, tensors), joined.value, tensors=tensors),
-    )
-    return walk.views.restore_layout(f"{node.name}:map", normed.reshaped([*lead, *sizes]), view)
+    joined = walk.as_array(f"{node.name}:joined", view.reshaped([*other_sizes, width]))
+    op = _with_scale_and_center(norm.op, tensors)
+    value = walk.builder.add(node.name, op, joined.value, tensors=tensors)
+    normed = walk.views.with_axes_of(joined, value).reshaped([*other_sizes, *normed_sizes])
+    return walk.views.restore_layout(f"{node.name}:map", normed, view)
 
 
 def group_norm(walk: Walk, node: OperatorNode, source: Source, norm: NormLayer) -> View:
@@ -581,32 +613,32 @@ def instance_norm(
     groups = walk.views.groups_at(view, 1) if walk.views.has_batch_first(view) else None
     if groups is None:
         raise Unsupported("over other axes than the cells of channels")
-    numbers = {role: walk.constant(each) for role, each in tensors.items()}
-    neutral = {
-        role
-        for role, each in numbers.items()
-        # a gamma of ones, a beta of zeros: the norm without them
-        if each is not None and each.size == groups and np.all(each == (role == "gamma"))
-    }
-    names = _vector_names(walk, view, {role: each for role, each in tensors.items() if role not in neutral})
+    neutral_roles = set[str]()  # a gamma of ones, a beta of zeros: the norm needs none
+    for role, tensor in tensors.items():
+        numbers = walk.constant(tensor)
+        neutral_number = 1 if role == "gamma" else 0
+        if numbers is not None and numbers.size == groups and np.all(numbers == neutral_number):
+            neutral_roles.add(role)
+    needed_tensors = {role: tensor for role, tensor in tensors.items() if role not in neutral_roles}
+    names = _vector_names(walk, view, needed_tensors)
     return _apply_per_channel(walk, node, view, ops.GroupNorm(groups, epsilon), names)
 
 
 def _vector_names(walk: Walk, view: View, tensors: Mapping[str, NodeOutput]) -> dict[str, str]:
-    """Return the names of stored vectors that have a number for each channel.
+    """Return by role the names of stored vectors that have a number for each channel.
 
     Raises:
         Unsupported: one of them is something else.
     """
-    names = {role: walk.weights(source) for role, source in tensors.items()}
-    fitting = {
+    stored = {role: walk.weights(source) for role, source in tensors.items()}
+    vectors = {
         role: tensor.name
-        for role, tensor in names.items()
+        for role, tensor in stored.items()
         if tensor and is_vector(tensor, view.value.channels)
     }
-    if len(fitting) < len(tensors):
+    if len(vectors) < len(tensors):
         raise Unsupported("with tensors that are not one stored number per channel")
-    return fitting
+    return vectors
 
 
 def is_vector(tensor: StoredTensor, size: int | None) -> bool:

@@ -98,11 +98,12 @@ class View:
         return {position_of(position, self.rank) for position in positions}
 
     def axis_at(self, position: int) -> int:
-        """Return the axis of the value, an array, at a position of the tensor that is not the batch's; the
-        batch is not counted.
+        """Return which axis of the value, an array, stands at a position of the tensor that is not the
+        batch's. The axes of the value are counted without the batch.
         """
         axes = self.axes or ()
-        axes_in_batch = len(self.value.shape or ()) - len(axes) + 1  # that the first axis holds beside N
+        # the first axis of the tensor may hold axes of the value beside the batch N
+        axes_in_batch = len(self.value.shape or ()) - len(axes) + 1
         return position_of(position, len(axes)) - 1 + axes_in_batch
 
     def has_batch(self, position: int) -> bool:
@@ -115,10 +116,15 @@ class View:
         return sorted(range(self.rank), key=lambda position: not self.has_batch(position))
 
     def covers(self, other: View) -> bool:
-        """Return whether the other tensor has the same axes, or one cell in place of some of them."""
+        """Return whether the other tensor has the same axes, or one cell in place of some of them, so that
+        ops stretch it to this one.
+        """
         if self.axes is None or other.axes is None or len(self.axes) != len(other.axes):
             return False
-        return all(axis in ((), own) for own, axis in zip(self.axes, other.axes, strict=True))
+        one_cell = ()
+        return all(
+            other_axis in (one_cell, axis) for axis, other_axis in zip(self.axes, other.axes, strict=True)
+        )
 
     def transposed(self, order: Sequence[int]) -> View:
         """Return the tensor with its axes in another order.
@@ -157,9 +163,10 @@ class View:
         if self.axes is None:
             return self
         added = {position_of(position, len(self.axes) + len(positions)) for position in positions}
-        own = iter(self.axes)
-        count = len(self.axes) + len(added)
-        return replace(self, axes=tuple(() if position in added else next(own) for position in range(count)))
+        kept_axes = iter(self.axes)
+        rank = len(self.axes) + len(added)
+        axes = tuple(() if position in added else next(kept_axes) for position in range(rank))
+        return replace(self, axes=axes)
 
     def repeated(self, times: Sequence[int]) -> View:
         """Return the tensor with each axis repeated so many times, one whole copy after the other.
@@ -184,17 +191,17 @@ class View:
             Unsupported: the value's shape is unknown, or an axis cannot be split so.
         """
         total = product(self.known_sizes)
-        wanted = _fill_rest(sizes, total) or _fill_rest(_exact_sizes(sizes), total) or list(sizes)
+        new_sizes = _fill_rest(sizes, total) or _fill_rest(_exact_sizes(sizes), total) or list(sizes)
         batch = self.known_sizes[0]
-        if wanted and wanted[0] == 1 and total == batch * product(wanted):
-            wanted[0] = batch  # a graph for one image, whose batch is free in the port
+        if new_sizes and new_sizes[0] == 1 and total == batch * product(new_sizes):
+            new_sizes[0] = batch  # a graph for one image, whose batch is free in the port
         pieces = [piece for axis in self.known_axes for piece in axis]
         # an only image counts as one cell, but has to stand in one of the new axes
-        only = next((index for index, piece in enumerate(pieces) if piece.size == ONLY), None)
-        if only is not None and wanted:
-            cells_before = product(piece.size for piece in pieces[:only])
-            wanted[_axis_of_only(wanted, cells_before)] *= ONLY
-        axes = _split_pieces(pieces, wanted)
+        index_of_only = next((index for index, piece in enumerate(pieces) if piece.size == ONLY), None)
+        if index_of_only is not None and new_sizes:
+            cells_before = product(piece.size for piece in pieces[:index_of_only])
+            new_sizes[_axis_of_only(new_sizes, cells_before)] *= ONLY
+        axes = _split_pieces(pieces, new_sizes)
         if axes is None:
             raise Unsupported(f"from {sizes_text(self.known_sizes[1:])} to {sizes_text(sizes[1:])}")
         return replace(self, axes=axes)
@@ -206,8 +213,8 @@ class Aligned:
     tensor's.
 
     Attributes:
-        axes: the value's, by the positions of the tensor's; None for the batch.
-        as_tensor: how the tensor holds what such ops make of the value.
+        axes: at the position of each axis of the tensor, which axis of the value it is; None for the batch.
+        as_tensor: makes a view, with the tensor's axes, of what such ops make of the value.
     """
 
     value: Value
@@ -215,7 +222,8 @@ class Aligned:
     as_tensor: Callable[[Value], View]
 
     def by_axis(self, by_position: Mapping[int, T]) -> dict[int, T]:
-        """Return what a file states for positions of its tensor, by the value's axes.
+        """Return what a file states for positions of its tensor, such as pads or slices, by the axes of the
+        value.
 
         Raises:
             ValueError: the tensor lacks one of them, or one is stated twice.
@@ -225,7 +233,9 @@ class Aligned:
         if len({*axes}) < len(axes):
             raise ValueError("an axis that is stated twice")
         by_axis = {
-            axis: each for axis, each in zip(axes, by_position.values(), strict=True) if axis is not None
+            axis: statement
+            for axis, statement in zip(axes, by_position.values(), strict=True)
+            if axis is not None
         }
         if len(by_axis) < len(axes):
             raise Unsupported("of the batch")
@@ -236,7 +246,8 @@ def shrink_repeated_axes(views: Sequence[View]) -> list[View]:
     """Return views of as many axes, before an op combines them. An axis that is only repeated in one of them
     gets one cell there, if another one has numbers of its own along it: the op stretches it.
     """
-    own_positions = [
+    # for each view, the positions of the axes along which it has numbers of its own
+    filled_positions = [
         {
             position
             for position, axis in enumerate(view.axes or ())
@@ -244,19 +255,17 @@ def shrink_repeated_axes(views: Sequence[View]) -> list[View]:
         }
         for view in views
     ]
-    filled = set().union(*own_positions)
+    filled_by_any = set().union(*filled_positions)
 
-    def shrink(view: View, own: Collection[int]) -> View:
+    def shrink(view: View, filled: Collection[int]) -> View:
         """Return a view with one cell in the axes that others fill and it only repeats."""
         if not view.axes:
             return view
-        shrinking = filled - {*own}
-        return replace(
-            view,
-            axes=tuple(() if position in shrinking else axis for position, axis in enumerate(view.axes)),
-        )
+        shrinking = filled_by_any - {*filled}
+        axes = tuple(() if position in shrinking else axis for position, axis in enumerate(view.axes))
+        return replace(view, axes=axes)
 
-    return [shrink(view, own) for view, own in zip(views, own_positions, strict=True)]
+    return [shrink(view, filled) for view, filled in zip(views, filled_positions, strict=True)]
 
 
 def _exact_sizes(sizes: Sequence[Dim]) -> list[Dim]:
@@ -278,59 +287,66 @@ def _fill_rest(sizes: Sequence[Dim], total: Dim) -> list[Dim] | None:
 
 
 def _axis_of_only(sizes: Sequence[Dim], before: Dim) -> int:
-    """Return the axis that gets an only image (ONLY), which follows `before` cells. The image has one cell,
-    so that it may stand in any axis near them: in one of its own, otherwise at the head of the next one, but
-    not at that of the channels, which are the last.
+    """Return the position of the axis that gets an only image (ONLY), which follows `before` cells. The image
+    has one cell, so that it may stand in any axis near them: in one of its own, otherwise at the head of the
+    next one, but not at that of the channels, which are the last.
+
+    Args:
+        sizes: of the axes; all together have as many cells as the tensor.
     """
-    counts: list[Dim] = [*accumulate(sizes, operator.mul, initial=1)]
+    # at the position of an axis, how many cells all axes before it have
+    cells_before: list[Dim] = [*accumulate(sizes, operator.mul, initial=1)]
     last = len(sizes) - 1
-    index = next(
+    # the first axis that the image stands before, or within
+    position = next(
         (
-            index
-            for index, count in enumerate(counts[1:])
-            if counts[index] == before or not divides(count, before)
+            position
+            for position, cells_with_axis in enumerate(cells_before[1:])
+            if cells_before[position] == before or not divides(cells_with_axis, before)
         ),
         last,
     )
-    is_head_of_channels = index == last and counts[index] == before and sizes[index] != 1
-    return index - 1 if index > 0 and is_head_of_channels else index
+    is_head_of_channels = position == last and cells_before[position] == before and sizes[position] != 1
+    return position - 1 if position > 0 and is_head_of_channels else position
 
 
 def _split_pieces(pieces: Iterable[Piece], sizes: Iterable[Dim]) -> Axes | None:
-    """Return axes of these sizes over the pieces; None if a piece cannot be split so."""
-    left = [*pieces][::-1]  # a stack: the outermost piece is on top
+    """Return axes of these sizes over the pieces, which are given outermost first; None if a piece cannot be
+    split so.
+    """
+    stack = [*pieces][::-1]  # the outermost piece that is left is on top
     axes = []
     for size in sizes:
-        own_pieces = []
+        axis = []
         missing = size
-        while missing != 1 and left:
+        while missing != 1 and stack:
             if isinstance(missing, int) and missing < 1:
                 return None
-            outer, *inner = _split_piece(left.pop(), missing)
-            left += inner
+            outer, *inner = _split_piece(stack.pop(), missing)
+            stack += inner
             if not divides(outer.size, missing):
                 return None
-            own_pieces.append(outer)
+            axis.append(outer)
             missing = missing // outer.size  # cells that inner pieces have to make up
         if missing != 1:
             return None
-        axes.append(tuple(own_pieces))
-    return None if left else join_pieces(axes)
+        axes.append(tuple(axis))
+    return None if stack else join_pieces(axes)
 
 
 def _split_piece(piece: Piece, size: Dim) -> Sequence[Piece]:
-    """Split a piece into one of this size and what is inside that. A piece that is not several times as large
-    is returned alone.
+    """Split a piece into one of this size and the steps inside it: 12 steps of stride 1 by 3 become 3 steps
+    of stride 4, and 4 of stride 1. A piece that is not several times as large is returned alone.
     """
-    inner = ratio(piece.size, size) or 1
-    if inner <= 1:
+    inner_size = ratio(piece.size, size) or 1
+    if inner_size <= 1:
         return [piece]
-    return Piece(piece.axis, size, piece.stride * inner), Piece(piece.axis, inner, piece.stride)
+    return Piece(piece.axis, size, piece.stride * inner_size), Piece(piece.axis, inner_size, piece.stride)
 
 
 def join_pieces(axes: Iterable[Iterable[Piece]]) -> Axes:
-    """Return the axes with pieces that follow each other in the value as one, and without pieces of one
-    step.
+    """Return the axes in the one form by which views are compared: pieces that follow each other in the value
+    are one piece, and pieces of one step are left out.
     """
     merged = []
     for axis in axes:

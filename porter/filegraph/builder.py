@@ -74,7 +74,9 @@ class Padded:
 
 @dataclass(frozen=True)
 class Apart:
-    """A map is taken apart into images of cells that are `block` apart, for a convolution with these pads."""
+    """How a file takes a map apart, as TensorFlow writes a dilated convolution: it pads the map with `pads`,
+    makes an image of all cells that are `block` (rows, columns) apart, and convolves these images.
+    """
 
     block: tuple[int, int]
     pads: Pads
@@ -82,7 +84,7 @@ class Apart:
 
 @dataclass(frozen=True)
 class Clipped:
-    """A value of which nothing is below `low` or above `high`."""
+    """The value before a clip, and the bounds of the clip."""
 
     value: Value
     low: float
@@ -170,9 +172,12 @@ class Builder:
         return Value(name, shape, clipped=None if bounds is None else Clipped(values[0], *bounds))
 
     def _is_truth(self, node: FileNode) -> bool:
-        """Return whether a node says whether something holds."""
-        keeps = isinstance(node.op, ops.Multiply | ops.Maximum | ops.Affine)
-        return isinstance(node.op, ops.Step) or (keeps and self.truths.issuperset(node.inputs))
+        """Return whether a node gives truths, 0 or 1: it compares numbers (Step), or makes `and`, `or` or
+        `not` of truths (a product, a maximum, 1 - x).
+        """
+        may_keep_truths = isinstance(node.op, ops.Multiply | ops.Maximum | ops.Affine)
+        reads_truths_only = self.truths.issuperset(node.inputs)
+        return isinstance(node.op, ops.Step) or (may_keep_truths and reads_truths_only)
 
     def foreign(
         self,
@@ -182,8 +187,11 @@ class Builder:
         tensors: Tensors | None = None,
         reads: tuple[str | None, ...] = (),
     ) -> Value:
-        """Add a layer that porter has no op for, and return its value. `reads` are what the file calls its
-        values.
+        """Add a layer that porter has no op for, and return its value.
+
+        Args:
+            kind: the layer by its framework's name, for messages: `Conv2D with padding 'causal'`.
+            reads: what the file calls the values that the layer reads.
         """
         return self.add(name, Foreign(kind, reads), *values, tensors=tensors)
 
@@ -210,17 +218,19 @@ class Builder:
     def _whole_map_window(
         self, name: str, value: Value, window: Window, convention: Convention
     ) -> tuple[Value, Window, Convention] | None:
-        """Return the map, the window and the convention of a windowed layer. They are those given, but for a
-        map that the file takes apart into images (`Value.apart`): of that the whole map with the pads that it
-        was taken apart with, and the window dilated. None if the window over such a map has a stride or pads
-        of its own.
+        """Return the map, the window and the convention of a windowed layer as layers of whole maps have
+        them. They are those given, unless the file has taken the map apart into images (`Value.apart`): then
+        the map is the whole one, padded as it was before it was taken apart, and the window is dilated. None
+        if the window over such images has a stride, a dilation or pads of its own.
 
         Args:
             name: of the pad layer.
         """
         if value.apart is None:
             return value, window, convention
-        if window != Window(window.kernel) or (convention.rule != "valid" and window != _POINT):
+        has_only_kernel = window == Window(window.kernel)
+        has_pads = convention.rule != "valid" and window != _POINT
+        if not has_only_kernel or has_pads:
             return None
         padded = self.pad(name, replace(value, apart=None), value.apart.pads)
         return padded, replace(window, dilation=value.apart.block), replace(convention, rule="valid")
@@ -232,8 +242,8 @@ class Builder:
     def pool(
         self, name: str, value: Value, function: Function, window: Window, convention: Convention
     ) -> Value:
-        """Add a pool, or nothing if each cell is a window of its own. What fills a max pool's own pads is the
-        convention's.
+        """Add a pool, and return its value; nothing is added if each cell is a window of its own. In a graph
+        of one image size (`fixed`), an unpadded pool over the whole map becomes a global pool.
         """
         of_map = self._whole_map_window(f"{name}:pad", value, window, convention)
         if of_map is None:
@@ -262,17 +272,17 @@ class Builder:
             PaddingError: the pads are too large, or the fill is not a number.
         """
         if min(pads) < 0:
-            top, bottom, left, right = (max(-pad, 0) for pad in pads)
-            value = self.add(f"{name}:crop", ops.CropMap((top, bottom, left, right)), value)
-            top, bottom, left, right = (max(pad, 0) for pad in pads)
-            pads = (top, bottom, left, right)
+            top, bottom, left, right = pads
+            crops = max(-top, 0), max(-bottom, 0), max(-left, 0), max(-right, 0)
+            value = self.add(f"{name}:crop", ops.CropMap(crops), value)
+            pads = max(top, 0), max(bottom, 0), max(left, 0), max(right, 0)
         if not any(pads):
             return value
         padded = value.padded
         if padded is not None and padded.fill == fill:
             value = padded.value
             pads = _add_pads(padded.pads, pads)
-        Convention("explicit", pads, fill)  # which refuses pads that are none
+        Convention("explicit", pads, fill)  # raises the PaddingError
         return replace(self.add(name, ops.PadMap(pads, fill), value), padded=Padded(value, pads, fill))
 
     # Layers of features, biases and constants.
@@ -290,13 +300,12 @@ class Builder:
         none, or has one already.
         """
         node = self.nodes.get(value.node)
-        if node is not None and isinstance(node.op, ops.GroupNorm) and not node.op.center:
+        if node is None:
+            return None
+        if isinstance(node.op, ops.GroupNorm) and not node.op.center:
             return self._extend_node(name, node, replace(node.op, center=True), value, beta=bias)
-        if (
-            node is None
-            or not isinstance(node.op, ops.Conv | ops.ConvTranspose | ops.Dense | ops.ChannelScale)
-            or node.op.bias
-        ):
+        takes_bias = isinstance(node.op, ops.Conv | ops.ConvTranspose | ops.Dense | ops.ChannelScale)
+        if not takes_bias or node.op.bias:
             return None
         role = "beta" if isinstance(node.op, ops.ChannelScale) else "bias"
         return self._extend_node(name, node, replace(node.op, bias=True), value, **{role: bias})
@@ -335,12 +344,15 @@ class Builder:
             return value
         if len(scale) != len(offset) and 1 not in (len(scale), len(offset)):
             return self.foreign(name, "a scaling by numbers of two lengths", value)
-        if tuple(scale) == (1 / 6,) and not any(offset) and (shifted := self._shifted_relu6(value)):
-            return self.add(name, ops.HardSigmoid(), shifted)
-        wide = np.broadcast_arrays(np.asarray(scale, np.float64), np.asarray(offset, np.float64) + 0.0)
-        return self.add(
-            name, ops.Affine(*(tuple(numbers.tolist()) for numbers in wide)), value, tensors=tensors
+        is_sixth = tuple(scale) == (1 / 6,) and not any(offset)
+        if is_sixth and (hard_sigmoid_input := self._shifted_relu6(value)):  # relu6(x + 3) / 6
+            return self.add(name, ops.HardSigmoid(), hard_sigmoid_input)
+        # + 0.0 makes 0.0 of -0.0
+        scales, offsets = np.broadcast_arrays(
+            np.asarray(scale, np.float64), np.asarray(offset, np.float64) + 0.0
         )
+        op = ops.Affine(tuple(scales.tolist()), tuple(offsets.tolist()))
+        return self.add(name, op, value, tensors=tensors)
 
     def clip(self, name: str, value: Value, low: float = -math.inf, high: float = math.inf) -> Value:
         """Add min(max(value, low), high). Clips after each other, and after a ReLU, become one; equal bounds
@@ -376,19 +388,19 @@ class Builder:
         return self.affine(name, value, (-1.0,), (0.0,))
 
     def concat(self, name: str, *values: Value) -> Value:
-        """Concatenate values along their channels. The input's own channels, each scaled, become the input
-        scaled, with its channels in their order or reversed.
+        """Concatenate values along their channels. Where a file slices all channels of the input, scales each
+        and joins them again, in their order or reversed, that becomes one scaling of the input.
         """
-        parts = [part for value in values if (part := self._scaled_input(value)) is not None]
-        channels = [channel for part in parts for channel in part[0]] if len(parts) == len(values) else []
-        every = range(len(channels))
-        is_input = len(channels) == self.input.channels and channels in ([*every], [*every[::-1]])
-        if is_input:
-            scale, offset = (
-                np.concatenate(numbers) for numbers in zip(*(part[1:] for part in parts), strict=True)
-            )
+        scaled_inputs = [scaled for value in values if (scaled := self._scaled_input(value)) is not None]
+        are_of_input = len(scaled_inputs) == len(values)
+        channels = [channel for scaled in scaled_inputs for channel in scaled[0]] if are_of_input else []
+        in_order = [*range(len(channels))]
+        is_whole_input = len(channels) == self.input.channels and channels in (in_order, in_order[::-1])
+        if is_whole_input:
+            scale = np.concatenate([scales for _, scales, _ in scaled_inputs])
+            offset = np.concatenate([offsets for _, _, offsets in scaled_inputs])
             input_value = Value(INPUT, (len(channels), *(values[0].shape or ())[1:]))
-            reversal = [] if channels == [*every] else [ops.SliceChannels(every[-1], -1, -1)]
+            reversal = [] if channels == in_order else [ops.SliceChannels(in_order[-1], -1, -1)]
             return self.affine(name, self.chain(name, input_value, reversal), scale, offset)
         return self.add(name, ops.ConcatChannels(), *values) if len(values) > 1 else values[0]
 
@@ -401,8 +413,8 @@ class Builder:
         return self.add(name, ops.Join(axis), *values) if len(values) > 1 else values[0]
 
     def _scaled_input(self, value: Value) -> tuple[range, Float64Array, Float64Array] | None:
-        """Return the channels, the factors and the offsets, if the value is channels of the input times
-        numbers plus numbers; otherwise None.
+        """Return the channels, their factors and their offsets, if the value is a slice of the input's
+        channels, times numbers, plus numbers; otherwise None.
         """
         scale = np.ones(1)
         offset = np.zeros(1)
@@ -430,72 +442,82 @@ class Builder:
     def reduce(
         self, name: str, value: Value, function: Function, axes: Collection[int], keep: bool = True
     ) -> Value:
-        """Add the mean, the largest value or the norm over axes, and return its value. Those of an array go,
-        those of a map stay with one cell; without `keep`, a map whose rows and columns are both reduced
-        becomes features. A value that is neither gives a foreign node.
+        """Add the mean, the largest value or the norm over axes, and return its value. An array loses these
+        axes; a map keeps them, with one cell each, but without `keep` it becomes features if its rows and
+        columns are both reduced. A value that is neither gives a foreign node.
         """
         if value.is_array:
-            return self.chain(
-                name, value, [ops.ReduceAxis(function, axis) for axis in sorted(axes, reverse=True)]
-            )
+            # the last axis first, so that the positions of the others stay
+            reductions = [ops.ReduceAxis(function, axis) for axis in sorted(axes, reverse=True)]
+            return self.chain(name, value, reductions)
         if not value.is_map:
             return self.foreign(name, f"a {function} of what is not a map", value)
         over_cells = {*CELLS} <= {*axes}
-        if over_cells and function == "norm":
-            links: list[Op] = [ops.ReduceMap(function, AXES[axis]) for axis in sorted(axes)]
-            return self.chain(name, value, links if keep else [*links, ops.Flatten()])
+        if over_cells and function == "norm":  # which has no global pool
+            steps: list[Op] = [ops.ReduceMap(function, AXES[axis]) for axis in sorted(axes)]
+            return self.chain(name, value, steps if keep else [*steps, ops.Flatten()])
         global_pool = ops.GlobalAvgPool if function == "mean" else ops.GlobalMaxPool
-        links = [global_pool(keep)] if over_cells else []
-        rest = [AXES[axis] for axis in sorted(axes) if not (over_cells and axis in CELLS)]
-        return self.chain(name, value, links + [ops.ReduceMap(function, axis) for axis in rest])
+        steps = [global_pool(keep)] if over_cells else []
+        remaining_axes = [AXES[axis] for axis in sorted(axes) if not (over_cells and axis in CELLS)]
+        return self.chain(name, value, steps + [ops.ReduceMap(function, axis) for axis in remaining_axes])
 
     def cut(self, name: str, value: Value, slices: Mapping[int, slice]) -> Value | None:
-        """Cut a part of a value, as Python's slices take it. None if it depends on a size that is unknown, or
-        reverses another axis than the channels of a map.
+        """Add the ops that cut a part out of a value, as Python's slices take it, and return its value. None
+        if the part depends on a size that is unknown, or reverses another axis than the channels of a map.
+
+        Args:
+            slices: by axis; another axis stays whole.
         """
         shape = value.shape or ()
-        cells = range(len(shape)) if value.is_array else range(1, len(shape))
-        ends = {axis: _cells_left_out(slices.get(axis, slice(None)), shape[axis]) for axis in cells}
-        spans = {axis: each for axis, each in ends.items() if each is not None}
-        if value.shape is None or len(spans) < len(ends):
+        # all axes of an array are cropped alike, but the channels of a map and of features are sliced
+        cropped_axes = range(len(shape)) if value.is_array else range(1, len(shape))
+        crop_of = {axis: _cells_left_out(slices.get(axis, slice(None)), shape[axis]) for axis in cropped_axes}
+        known_crops = {axis: crop for axis, crop in crop_of.items() if crop is not None}
+        if value.shape is None or len(known_crops) < len(crop_of):
             return None
-        cuts: list[Op]
         if value.is_array:
-            cuts = [ops.CropAxis(axis, *each) for axis, each in spans.items() if each != (0, 0, 1)]
-        else:
-            every = range(value.channels or 0)
-            channels = every[slices.get(0, slice(None))]
-            parts = ops.SliceChannels(channels.start, channels.stop, channels.step)
-            cuts = [*([] if channels == every else [parts]), *_cuts_of_map(*spans.values())]
-        return self.chain(name, value, cuts)
+            leaves_out_nothing = 0, 0, 1
+            crops = [
+                ops.CropAxis(axis, *crop) for axis, crop in known_crops.items() if crop != leaves_out_nothing
+            ]
+            return self.chain(name, value, crops)
+        all_channels = range(value.channels or 0)
+        channels = all_channels[slices.get(0, slice(None))]
+        cuts: list[Op] = []
+        if channels != all_channels:
+            cuts.append(ops.SliceChannels(channels.start, channels.stop, channels.step))
+        return self.chain(name, value, [*cuts, *_crops_of_map(*known_crops.values())])
 
     def widen(self, name: str, value: Value, ends: Mapping[int, tuple[int, int]], fill: float = 0.0) -> Value:
         """Add cells of `fill` before and after those of axes, but zeros to a map's channels and to features;
         negative amounts cut cells off.
 
+        Args:
+            ends: by axis, how many cells before and after.
+
         Raises:
             PaddingError: as `pad`.
         """
         if value.is_array:
-            links = list[Op]()
+            steps = list[Op]()
             for axis, (before, after) in sorted(ends.items()):
                 if min(before, after) < 0:
-                    links.append(ops.CropAxis(axis, max(-before, 0), max(-after, 0)))
+                    steps.append(ops.CropAxis(axis, max(-before, 0), max(-after, 0)))
                 if max(before, after) > 0:
-                    links.append(ops.PadAxis(axis, max(before, 0), max(after, 0), fill))
-            return self.chain(name, value, links)
+                    steps.append(ops.PadAxis(axis, max(before, 0), max(after, 0), fill))
+            return self.chain(name, value, steps)
         channels, rows, columns = (ends.get(axis, (0, 0)) for axis in range(3))
         if any((*rows, *columns)):
             value = self.pad(f"{name}:map" if any(channels) else name, value, (*rows, *columns), fill)
         return self.add(name, ops.PadChannels(*channels), value) if any(channels) else value
 
-    def chain(self, name: str, value: Value, links: Sequence[Op]) -> Value:
+    def chain(self, name: str, value: Value, steps: Sequence[Op]) -> Value:
         """Add ops one after the other, and return the last one's value, which is `value` if there are no ops.
         The last one has the layer's name.
         """
-        for op in links[:-1]:
+        for op in steps[:-1]:
             value = self.add(f"{name}:{op.name}", op, value)
-        return self.add(name, links[-1], value) if links else value
+        return self.add(name, steps[-1], value) if steps else value
 
     # The end.
 
@@ -504,39 +526,39 @@ class Builder:
         return value if value.node in self.nodes else self.add("output", ops.Identity(), value)
 
     def finish(self, outputs: Iterable[Value]) -> FileGraph:
-        """Return the graph of the nodes that lead to `outputs`. Of these, several that are one attention
-        become one op; inputs that they do not read are left out.
+        """Return the graph of the nodes that lead to `outputs`, and of the further inputs that they read.
+        Nodes that are together one attention become one op.
         """
-        ends = tuple(self.output(value).node for value in outputs)
-        graph = FileGraph(tuple(self.nodes.values()), ends, self.channels, self.size, axes=self.axes)
-        leading = graph.leading_to(ends)
-        read = {name for node in graph.nodes if node.name in leading for name in node.inputs}
-        further = tuple(each for each in self.further_inputs if each.path in read)
-        left_out = [
-            each if each.after in (*leading, INPUT) else replace(each, after=None) for each in self.left_out
-        ]
-        nodes = tuple(node for node in graph.nodes if node.name in leading)
-        shapes = {each.path: each.shape(self.size) for each in further} | self.shapes
+        output_names = tuple(self.output(value).node for value in outputs)
+        graph = FileGraph(tuple(self.nodes.values()), output_names, self.channels, self.size, axes=self.axes)
+        kept_names = graph.leading_to(output_names)
+        nodes = tuple(node for node in graph.nodes if node.name in kept_names)
+        read_names = {name for node in nodes for name in node.inputs}
+        further_inputs = tuple(image for image in self.further_inputs if image.path in read_names)
+        # a dropout behind a node that is left out stands behind none
+        left_out = tuple(
+            layer if layer.after in (*kept_names, INPUT) else replace(layer, after=None)
+            for layer in self.left_out
+        )
+        shapes = {image.path: image.shape(self.size) for image in further_inputs} | self.shapes
         if self.input.shape:
             shapes[INPUT] = self.input.shape
-        return with_attention(
-            replace(graph, nodes=nodes, left_out=tuple(left_out), further_inputs=further), shapes
-        )
+        kept_graph = replace(graph, nodes=nodes, left_out=left_out, further_inputs=further_inputs)
+        return with_attention(kept_graph, shapes)
 
 
 def _without_pad_layer(
     kind: SiteKind, value: Value, window: Window, convention: Convention
 ) -> tuple[Value, Convention]:
-    """Return what a window reads, and its convention. The pads of a pad layer before it move into the
-    convention if that can include them.
+    """Return what a window reads, and its convention. Where the convention can say the pads of a pad layer
+    before the window too, it does, and the window reads the value before the pad layer.
     """
     padded = value.padded
     has_pads = any(convention.pads)
-    # `same` depends on the padded size; one cell is never padded.
-    names_pads = convention.rule in ("valid", "explicit") or (
-        convention.rule == "same" and window.extent(0) == window.extent(1) == 1
-    )
-    if padded is None or not names_pads or convention.rounding != "floor":
+    # the pads of `same` depend on the padded size, but a window of one cell never has any
+    is_same_of_one_cell = convention.rule == "same" and window.extent(0) == window.extent(1) == 1
+    can_add_pads = convention.rule in ("valid", "explicit") or is_same_of_one_cell
+    if padded is None or not can_add_pads or convention.rounding != "floor":
         return value, convention
     pads = _add_pads(padded.pads, convention.pads)
     fill = padded.fill
@@ -568,16 +590,22 @@ def _bounds(op: Op | Foreign) -> tuple[float, float] | None:
     return None
 
 
-def _cuts_of_map(*ends: tuple[int, int, int]) -> list[Op]:
-    """Return ops that cut rows and columns off before and behind, and take them by a step; none for
-    features.
+def _crops_of_map(*crops: tuple[int, int, int]) -> list[Op]:
+    """Return the ops that cut rows and columns off, and take every second, third, ... one of the rest. For
+    features, which have neither, there are none.
+
+    Args:
+        crops: for the rows and for the columns, the cells cut off before and behind, and the step.
     """
-    if not ends:
+    if not crops:
         return []
-    down, across = ends
-    pads, steps = (*down[:2], *across[:2]), (down[2], across[2])
-    cuts: list[Op] = [ops.CropMap(pads)] if any(pads) else []
-    return cuts + ([ops.MaxPool(Window((1, 1), steps), Convention(fill=LOWEST))] if steps != (1, 1) else [])
+    (top, bottom, step_down), (left, right, step_across) = crops
+    cut_off = top, bottom, left, right
+    cuts: list[Op] = [ops.CropMap(cut_off)] if any(cut_off) else []
+    if (step_down, step_across) != (1, 1):
+        # a pool over single cells skips cells by its stride
+        cuts.append(ops.MaxPool(Window((1, 1), (step_down, step_across)), Convention(fill=LOWEST)))
+    return cuts
 
 
 def _cells_left_out(part: slice, size: int | None) -> tuple[int, int, int] | None:
@@ -588,4 +616,6 @@ def _cells_left_out(part: slice, size: int | None) -> tuple[int, int, int] | Non
         start, stop, step = part.indices(size)
         return None if step < 1 else (start, max(size - stop, 0), step)
     start, stop, step = part.start or 0, part.stop or 0, part.step or 1
-    return None if start < 0 or stop > 0 or part.stop == 0 or step < 1 else (start, -stop, step)
+    # a start from the end, or an end counted from the start, such as [:5], leaves out cells by the size
+    depends_on_size = start < 0 or stop > 0 or part.stop == 0
+    return None if depends_on_size or step < 1 else (start, -stop, step)

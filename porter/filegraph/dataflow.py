@@ -156,9 +156,10 @@ class Dataflow(Generic[N]):
         if self.constants.declared(node.name) is not None:
             return False
         inputs = [value for source in node.inputs if (value := self._small_constant(source)) is not None]
-        # what depends on the input and is computed all the same comes from sizes
+        # a live node has constant inputs only if these are computed from sizes
         most = MOST_OF_SIZES if node.name in self.live else MOST_CONSTANTS
-        if len(inputs) < len(node.inputs) or sum(value.size for value in inputs) > 4 * most:
+        has_live_input = len(inputs) < len(node.inputs)
+        if has_live_input or sum(value.size for value in inputs) > 4 * most:
             return False
         values = self._compute_outputs(node, most) or {}
         self.computed |= values
@@ -174,7 +175,8 @@ class Dataflow(Generic[N]):
             if value is not None
         }
         fits = all(value.size <= most for value in arrays.values())
-        return arrays if fits and self.reserve_bytes(sum(value.nbytes for value in arrays.values())) else None
+        count_of_bytes = sum(value.nbytes for value in arrays.values())
+        return arrays if fits and self.reserve_bytes(count_of_bytes) else None
 
     def reserve_bytes(self, count: int) -> bool:
         """Take so many bytes from the budget, and return whether it has as many."""
@@ -217,14 +219,19 @@ class Dataflow(Generic[N]):
         Raises:
             FileError: a constant does not hold what it declares.
         """
-        if source[0] in self.live:
-            computed = self.computed.get(source)
-            return computed if computed is not None and computed.dtype.kind in "iuf" else None
-        return self.constant_content(source)
+        node_name, _ = source
+        if node_name not in self.live:
+            return self.constant_content(source)
+        from_sizes = self.computed.get(source)
+        # integers and floats, but no truths, and no objects, which are open sizes
+        return from_sizes if from_sizes is not None and from_sizes.dtype.kind in "iuf" else None
 
     def constant_content(self, source: NodeOutput) -> Numbers | None:
-        """Return the numbers of a constant, truths, or sizes that may be open; None for a value."""
-        is_stored = self.constants.declared(source[0]) is not None
+        """Return the numbers of a constant, truths, or sizes that may be open; None for what depends on
+        pixels.
+        """
+        node_name, _ = source
+        is_stored = self.constants.declared(node_name) is not None
         return self._stored_array(source) if is_stored else self.computed.get(source)
 
     def number(self, source: Operand) -> float | None:
@@ -232,23 +239,28 @@ class Dataflow(Generic[N]):
         if isinstance(source, float):
             return source
         tensor = self.tensor(source)
-        value = self.value(source) if tensor is None or math.prod(tensor.shape) == 1 else None
+        if tensor is not None and math.prod(tensor.shape) != 1:  # a large one is not read for this
+            return None
+        value = self.value(source)
         return float(value.ravel()[0]) if value is not None and value.size == 1 else None
 
     def truth(self, source: NodeOutput) -> bool | None:
-        """Return a constant that is a single truth, or one that holds whatever the open sizes are; None for
-        others.
+        """Return a constant that is a single truth (such as the condition of an If), also one that follows
+        from sizes whatever the open ones are; None for others.
         """
         value = self._small_constant(source)
         is_truth = value is not None and value.size == 1 and value.dtype.kind == "b"
         return bool(value.item()) if value is not None and is_truth else None
 
     def dims(self, source: NodeOutput) -> list[Dim] | None:
-        """Return whole numbers, also those that depend on sizes; None if they are unknown or not whole."""
+        """Return whole numbers that a node reads, such as the sizes of a reshape; open sizes are among them
+        where they depend on the input's size. None if they are unknown or not whole.
+        """
         value = self._small_constant(source)
-        if value is None or not (are_open(value) or np.array_equal(value, np.trunc(value))):
+        if value is None:
             return None
-        return [to_whole_number(number) for number in value.ravel().tolist()]
+        are_whole = are_open(value) or np.array_equal(value, np.trunc(value))
+        return [to_whole_number(number) for number in value.ravel().tolist()] if are_whole else None
 
     def integers(self, source: NodeOutput) -> list[int] | None:
         """Return the sizes that `dims` gives, as integers.
@@ -260,8 +272,9 @@ class Dataflow(Generic[N]):
         return None if dims is None else fixed_sizes(dims)
 
     def tensor(self, source: NodeOutput) -> StoredTensor | None:
-        """Return the constant or variable that a value is; None for a computed value, or a reshaped one that
-        is not a vector.
+        """Return the stored tensor, a constant or a variable, that a node reads here, also through casts.
+        None for what is computed, and for a tensor that is reshaped on the way, unless it is a vector, whose
+        numbers keep their order.
         """
         origin = self.origin(source)
         shape = self.constants.declared(origin)
@@ -278,8 +291,9 @@ class Dataflow(Generic[N]):
         No step of it has more numbers than its largest operand.
         """
         tensor = self.tensor(source)
-        name = source[0] if not source[1] else f"{source[0]}:{source[1]}"
-        if tensor is not None or source[0] in self.live or self.budget < 0:
+        node_name, output = source
+        name = f"{node_name}:{output}" if output else node_name
+        if tensor is not None or node_name in self.live or self.budget < 0:
             return tensor
         is_new = name not in self.evaluated and name not in self.refused
         if is_new and self.steps <= _MOST_STEPS:
@@ -296,13 +310,14 @@ class Dataflow(Generic[N]):
         """
         if end in self.computed:
             return self.computed[end]
-        order = in_order([end[0]], lambda name: [source for source, _ in self._operands_of(name)])
+        end_node, _ = end
+        order = in_order([end_node], lambda name: [read for read, _ in self._operands_of(name)])
         self.steps += len(order)
-        before = {*self.computed}
+        kept = {*self.computed}
         try:
-            return self.computed.get(end) if self._compute_nodes(order, before) else None
+            return self.computed.get(end) if self._compute_nodes(order, kept) else None
         finally:
-            for source in self.computed.keys() - before:
+            for source in self.computed.keys() - kept:
                 del self.computed[source]
 
     def _operands_of(self, name: str) -> Sequence[NodeOutput]:
@@ -313,24 +328,27 @@ class Dataflow(Generic[N]):
             raise ValueError(f"it lacks the tensor '{name:.60}'")
         return self.nodes[name].inputs
 
-    def _compute_nodes(self, order: Sequence[str], needed: Collection[NodeOutput]) -> bool:
-        """Compute nodes, each after what it reads, and return whether numpy can compute them all.
+    def _compute_nodes(self, order: Sequence[str], kept: Collection[NodeOutput]) -> bool:
+        """Compute nodes, given by name in an order in which each follows what it reads, into `computed`, and
+        return whether numpy can compute them all.
 
-        What none of the others reads is dropped on the way, unless it is `needed`.
+        A value is dropped as soon as its last reader is computed, unless it is among `kept`.
         """
         last_reader = {source: name for name in order for source in self._operands_of(name)}
         for name in order:
             if self.constants.declared(name) is not None or (name, 0) in self.computed:
                 continue
-            sources = self._operands_of(name)
-            shapes = [self.shape(source) for source in sources]
+            operands = self._operands_of(name)
+            shapes = [self.shape(source) for source in operands]
+            if None in shapes:
+                return False
             most = max((MOST_COMPUTED, *(math.prod(shape or ()) for shape in shapes)))
-            results = None if None in shapes else self._compute_outputs(self.nodes[name], most)
+            results = self._compute_outputs(self.nodes[name], most)
             if not results:
                 return False
             self.computed |= results
-            for source in sources:
-                if last_reader[source] == name and source not in needed:
+            for source in operands:
+                if last_reader[source] == name and source not in kept:
                     self.computed.pop(source, None)
         return True
 
@@ -367,10 +385,13 @@ class Dataflow(Generic[N]):
         return self._origins(self.reshapes)
 
     def _origins(self, ops: Collection[str]) -> Mapping[str, str]:
-        """Return, for every node, the one that it reads through casts and these ops."""
+        """Return for every node, by name, the node whose numbers it gives: for a cast of a constant, or one
+        of these ops on it, the constant that it reads; for any other node itself.
+        """
         origins: dict[str, str] = {}
         for node in self.nodes.values():
-            passes_on = (node.op in ops or self.is_cast(node)) and node.inputs and node.name not in self.live
+            keeps_numbers = node.op in ops or self.is_cast(node)
+            passes_on = keeps_numbers and node.inputs and node.name not in self.live
             is_origin = not passes_on or self.constants.declared(node.name) is not None
             origins[node.name] = node.name if is_origin else origins[node.source[0]]
         return origins
@@ -379,8 +400,11 @@ class Dataflow(Generic[N]):
         """Return the array that a constant stores: floats in float64, integers in int64, and others as they
         are. Return None for the output of any other node; a constant has one output, number 0.
         """
-        array = None if source[1] else self.constants.array(source[0])
-        if array is None or (array.dtype.kind not in "iuf" and not is_floating(array)):
+        name, output = source
+        if output > 0:
+            return None
+        array = self.constants.array(name)
+        if array.dtype.kind not in "iuf" and not is_floating(array):
             return array
         with np.errstate(invalid="ignore"):  # numpy warns of a signalling NaN that it casts
             return array.astype(np.float64 if is_floating(array) else np.int64)
@@ -398,14 +422,17 @@ class Dataflow(Generic[N]):
 
     def match(self, node: N, pattern: Pattern) -> Captures | None:
         """Match a pattern whose last op is `node`, and return its captures; None if it is another
-        computation.
+        computation. `("Mul", "x", ("Sigmoid", "x"))` captures `{"x": ("conv1", 0)}` in a swish of conv1.
 
-        `exact` has the names of the constants that are a number of the pattern, rounded, and that number.
+        The capture `exact` has the numbers of the pattern that the file stores rounded, by the names of their
+        constants.
         """
         return next(self._matches((node.name, 0), pattern, {}), None)
 
     def _matches(self, source: Operand, pattern: Pattern, captures: Captures) -> Iterator[Captures]:
-        """Yield the captures with which a pattern matches what a source is computed by."""
+        """Yield the captures with which a pattern matches what a source is computed by, added to `captures`,
+        those of the pattern's parts so far; nothing if it does not match.
+        """
         if isinstance(pattern, float | int):
             yield from self._match_number(source, pattern, captures)
         elif isinstance(pattern, str):
@@ -413,15 +440,18 @@ class Dataflow(Generic[N]):
             if captured is not None and captures.get(pattern, captured) == captured:
                 yield {**captures, pattern: captured}
         elif not isinstance(source, float):
-            kind, *parts = pattern
+            kind, *operand_patterns = pattern
+            _, output = source
             node = self.nodes.get(self.origin(source))  # stored tensors are no nodes in every format
             operands = self.operands(node) if node is not None else ()
-            if node is None or source[1] or self.kind(node) != kind or len(operands) < len(parts):
+            if node is None or output > 0 or self.kind(node) != kind:
+                return
+            if len(operands) < len(operand_patterns):
                 return
             # operands may stand in either order
             is_commutative = kind in _COMMUTATIVE and len(operands) == 2
             for ordered in permutations(operands) if is_commutative else [operands]:
-                yield from self._match_all(ordered, parts, captures)
+                yield from self._match_all(ordered, operand_patterns, captures)
 
     def _match_number(self, source: Operand, wanted: float, captures: Captures) -> Iterator[Captures]:
         """Yield the captures if the source is a number that is the same as `wanted` in float32. If it differs
@@ -436,14 +466,16 @@ class Dataflow(Generic[N]):
         yield {**captures, "exact": {**captures.get("exact", {}), **exact}}
 
     def _match_all(
-        self, operands: Sequence[Operand], parts: list[Pattern], captures: Captures
+        self, operands: Sequence[Operand], patterns: list[Pattern], captures: Captures
     ) -> Iterator[Captures]:
-        """Yield the captures with which the patterns match the operands, one by one."""
-        if not parts:
+        """Yield the captures with which the first pattern matches the first operand, the second the second,
+        and so on. Operands beyond the last pattern may be anything.
+        """
+        if not patterns:
             yield captures
             return
-        for first in self._matches(operands[0], parts[0], captures):
-            yield from self._match_all(operands[1:], parts[1:], first)
+        for captures_of_first in self._matches(operands[0], patterns[0], captures):
+            yield from self._match_all(operands[1:], patterns[1:], captures_of_first)
 
     def _bind_capture(self, source: Operand, capture: str) -> Any:
         """Return what a capture is bound to: a number (`$`), integers (`#`), the source of a value (`x`) or a

@@ -142,28 +142,29 @@ def _bounds_of_sum(terms: Mapping[_Product, _Factor]) -> tuple[_Factor | float, 
     """Return the least and the most of a sum. With all unknowns at their least, it is least if no factor is
     negative, and most if none is positive; a bound that this does not tell is infinite.
     """
-    edge = sum(factor * math.prod(unknown.least for unknown in product) for product, factor in terms.items())
-    factors = [factor for product, factor in terms.items() if product]
-    return (
-        edge if min(factors, default=0) >= 0 else -math.inf,
-        edge if max(factors, default=0) <= 0 else math.inf,
+    value_at_least = sum(
+        factor * math.prod(unknown.least for unknown in product) for product, factor in terms.items()
     )
+    factors_of_unknowns = [factor for product, factor in terms.items() if product]
+    least = value_at_least if min(factors_of_unknowns, default=0) >= 0 else -math.inf
+    most = value_at_least if max(factors_of_unknowns, default=0) <= 0 else math.inf
+    return least, most
 
 
 def _sum_without_rounding(terms: Iterable[tuple[_Product, _Factor]], sign: int) -> Mapping[_Product, _Factor]:
-    """Return a sum without rounded quotients that is nowhere smaller (`sign` 1), or nowhere larger (-1), than
-    the sum of these terms.
+    """Return a sum without rounded quotients that bounds the sum of these terms: one that is nowhere smaller
+    (`sign` 1), or nowhere larger (-1). Of n // 2 these are n / 2, and n / 2 - 1 / 2.
     """
-    sums: dict[_Product, _Factor] = {(): 0}
+    bound: dict[_Product, _Factor] = {(): 0}
     for product, factor in terms:
         unrounded = product[0].rounded if len(product) == 1 else None
         denominator = 1
-        for each, times in [(product, 1)] if unrounded is None else unrounded.terms:
-            sums[each] = sums.get(each, 0) + times * factor
-            denominator = math.lcm(denominator, times.denominator)
+        for inner_product, inner_factor in [(product, 1)] if unrounded is None else unrounded.terms:
+            bound[inner_product] = bound.get(inner_product, 0) + inner_factor * factor
+            denominator = math.lcm(denominator, inner_factor.denominator)
         if factor * sign < 0:  # rounding has taken at most (d - 1) / d away
-            sums[()] -= Fraction(denominator - 1, denominator) * factor
-    return sums
+            bound[()] -= Fraction(denominator - 1, denominator) * factor
+    return bound
 
 
 Dim = int | Open
@@ -210,26 +211,27 @@ def _is_real(*numbers: Any) -> bool:
 
 
 def _simplify(terms: Mapping[_Product, _Factor], is_real: bool) -> Any:
-    """Return the size that is a sum: an integer, or a float if it `is_real`, where no unknown is left in it.
+    """Make a size of the terms of a sum: without terms of factor 0, in order, and with integers for whole
+    fractions. A sum in which no unknown is left becomes an integer, or a float if it `is_real`.
 
     Raises:
         Undecided: the sum has too many terms or too large ones, or is a fraction.
     """
     nonzero = [(product, factor) for product, factor in terms.items() if factor]
     nonzero.sort(key=lambda term: [unknown.name for unknown in term[0]])
-    reduced = tuple(
+    simplified = tuple(
         (product, factor.numerator if factor.denominator == 1 else factor) for product, factor in nonzero
     )
-    has_large = any(_is_large(factor) or len(product) > _MOST_TERMS for product, factor in reduced)
-    if len(reduced) > _MOST_TERMS or has_large:
+    has_large = any(_is_large(factor) or len(product) > _MOST_TERMS for product, factor in simplified)
+    if len(simplified) > _MOST_TERMS or has_large:
         raise Undecided
-    has_unknowns = any(product for product, _ in reduced)
-    if not has_unknowns:
-        number = sum(factor for _, factor in reduced)
-        if number != int(number):
-            raise Undecided
-        return float(number) if is_real else int(number)
-    return Open(reduced, is_real)
+    has_unknowns = any(product for product, _ in simplified)
+    if has_unknowns:
+        return Open(simplified, is_real)
+    number = sum(factor for _, factor in simplified)
+    if number != int(number):
+        raise Undecided
+    return float(number) if is_real else int(number)
 
 
 def _is_large(factor: _Factor) -> bool:
@@ -240,37 +242,39 @@ def _divide(number: Any, by: Any) -> tuple[Any, Any]:
     """Return the quotient, rounded down, and what is left. By a number, every term is divided; by an open
     size, the sums are divided as polynomials. Raises Undecided as these do.
     """
-    # by a number: a quotient that is not whole becomes an unknown of its own
     if not isinstance(by, Open):
+        # by a number: a quotient that is not whole becomes an unknown of its own
         ((_, divisor),) = _terms(by)
         quotient = _floor_sum({product: Fraction(factor, divisor) for product, factor in _terms(number)})
     elif number == 0:
         quotient = 0
     else:
         quotient = _divide_sums(number, by)
-    return (quotient * 1.0 if _is_real(number, by) else quotient), number - quotient * by
+    remainder = number - quotient * by
+    return (quotient * 1.0 if _is_real(number, by) else quotient), remainder
 
 
 def _divide_sums(number: Any, by: Open) -> Any:
-    """Return the quotient of two sums, as long division of polynomials finds it.
+    """Return the quotient of two sums, as long division of polynomials finds it: h of h * w + h by w + 1.
 
     Raises:
         Undecided: something is left.
     """
     quotient: Any = 0
     divisor_product, divisor_factor = max(by.terms, key=_degree)
+    rest = number
     for _ in range(_MOST_TERMS):
-        if number == 0:
+        if rest == 0:
             return quotient
-        product, factor = max(_terms(number), key=_degree)
-        left = Counter(product)
-        left.subtract(divisor_product)
-        if min(left.values()) < 0 or factor % divisor_factor:
+        # the leading term of what is left, over the divisor's
+        product, factor = max(_terms(rest), key=_degree)
+        exponents = Counter(product)
+        exponents.subtract(divisor_product)
+        if min(exponents.values()) < 0 or factor % divisor_factor:
             break
-        # the leading term over the divisor's
-        part = _simplify({tuple(sorted(left.elements(), key=_name)): factor // divisor_factor}, False)
-        quotient = quotient + part
-        number = number - part * by
+        term = _simplify({tuple(sorted(exponents.elements(), key=_name)): factor // divisor_factor}, False)
+        quotient = quotient + term
+        rest = rest - term * by
     raise Undecided
 
 
@@ -283,7 +287,8 @@ def _degree(term: tuple[_Product, _Factor]) -> tuple[int, list[str]]:
 
 def _floor_sum(terms: Mapping[_Product, _Factor]) -> Any:
     """Round a sum down: keep its whole factors, and make an unknown of what is left of one unknown and a
-    number. That is the same unknown however a file comes to it, and rounding twice is rounding once.
+    number: of 3/2 n + 1/2 that is n + m, where m is an unknown for n/2 + 1/2 rounded down. That is the same
+    unknown however a file comes to it, and rounding twice is rounding once.
 
     Raises:
         Undecided: more than that is left.
@@ -297,34 +302,40 @@ def _floor_sum(terms: Mapping[_Product, _Factor]) -> Any:
     constant = fractions.pop((), Fraction())
     if not fractions:
         return whole_part
-    ((product, factor), *more) = fractions.items()
-    if more or len(product) != 1 or (product[0].rounded is not None and factor.numerator != 1):
+    ((product, factor), *more_terms) = fractions.items()
+    if more_terms or len(product) != 1:
+        raise Undecided
+    unrounded = product[0].rounded
+    if unrounded is not None and factor.numerator != 1:
         raise Undecided
     # rounded down to the unknown's denominator: what is left of it never makes the sum a whole number more
     constant = Fraction(math.floor(constant * factor.denominator), factor.denominator)
-    if (unrounded := product[0].rounded) is not None:
+    if unrounded is not None:
         # a rounded quotient that is divided again is rounded once, from what it was before
-        inner = {each: times * factor for each, times in unrounded.terms}
-        return whole_part + _floor_sum({**inner, (): inner.get((), 0) + constant})
+        divided = {inner_product: times * factor for inner_product, times in unrounded.terms}
+        return whole_part + _floor_sum({**divided, (): divided.get((), 0) + constant})
     exact = _simplify({product: factor, (): constant}, False)
     name = f"{factor} {product[0].name} + {constant}"
     return whole_part + unknown(name, math.floor(exact.bounds[0]), exact)
 
 
 def exact_size(number: Dim) -> Dim:
-    """Return a size in which no quotient is rounded, but for those that are subtracted. It replaces the size
-    of an axis only where the exact one fits: then the division left nothing.
+    """Return a size in which no quotient is rounded, but for those that are subtracted: n / 2 for n // 2. It
+    replaces the size of an axis only where the exact one fits: then the division left nothing.
 
     Raises:
         Undecided: the sum of its parts is not whole.
     """
     exact_sum: Any = 0
     for product, factor in _terms(number):
-        part: Any = 1
-        for each in product:
-            # of a negative term, the rounded quotient stays
-            part = part * (Open((((each,), 1),)) if each.rounded is None or factor < 0 else each.rounded)
-        exact_sum = exact_sum + _simplify({each: times * factor for each, times in _terms(part)}, False)
+        exact_product: Any = 1
+        for unknown_factor in product:
+            stays = unknown_factor.rounded is None or factor < 0  # negative terms stay rounded
+            exact_product = exact_product * (
+                Open((((unknown_factor,), 1),)) if stays else unknown_factor.rounded
+            )
+        term = _simplify({inner: times * factor for inner, times in _terms(exact_product)}, False)
+        exact_sum = exact_sum + term
     exact: Dim = exact_sum
     return exact
 
@@ -369,19 +380,23 @@ def ratio(number: Dim, divisor: Dim) -> int | None:
 
 
 def quotient(number: Dim, by: Dim) -> Dim | None:
-    """Divide a size by another one if that leaves nothing, or if what is left is one unknown times a
-    fraction, so that only that unknown says whether it does; return None otherwise.
+    """Return a size divided by another one if that leaves nothing, or if the quotient is one unknown times a
+    fraction, such as n / 2 of n by 2: only the input decides whether that leaves something, and a reshape
+    states that it does not. Return None otherwise.
     """
     if divides(by, number):
         return number // by
-    divisors = _terms(by)
-    if not isinstance(number, Open) or len(number.terms) != 1 or len(divisors) != 1 or not divisors[0][1]:
+    divisor_terms = _terms(by)
+    if not isinstance(number, Open) or len(number.terms) != 1 or len(divisor_terms) != 1:
         return None
-    left = Counter(number.terms[0][0])
-    left.subtract(divisors[0][0])
-    if min(left.values()) < 0 or left.total() != 1:
+    (product, factor), (divisor_product, divisor_factor) = number.terms[0], divisor_terms[0]
+    if divisor_factor == 0:
         return None
-    size: Dim = _simplify({tuple(left.elements()): Fraction(number.terms[0][1]) / divisors[0][1]}, False)
+    exponents = Counter(product)
+    exponents.subtract(divisor_product)
+    if min(exponents.values()) < 0 or exponents.total() != 1:
+        return None
+    size: Dim = _simplify({tuple(exponents.elements()): Fraction(factor) / divisor_factor}, False)
     return size
 
 
@@ -449,19 +464,19 @@ def _divide_like_file(number: Any, by: Any) -> Any:
     Raises:
         Undecided: the input decides whether a real quotient is exact, or to which side a whole one is cut.
     """
-    if isinstance(number, Open) or isinstance(by, Open):
-        quotient, rest = _divide(number, by)
-        # Rounding down is cutting where nothing is negative.
-        may_round_down = not _is_real(number, by) and number >= 0 and by > 0
-        if rest != 0 and not may_round_down:
-            raise Undecided
-        return quotient
-    return number / by if _is_real(number, by) else int(number / by)
+    if not isinstance(number, Open) and not isinstance(by, Open):
+        return number / by if _is_real(number, by) else int(number / by)
+    quotient, rest = _divide(number, by)
+    # where nothing is negative, rounding down is cutting towards 0
+    may_round_down = not _is_real(number, by) and number >= 0 and by > 0
+    if rest != 0 and not may_round_down:
+        raise Undecided
+    return quotient
 
 
 def _remainder_size(number: Any, by: Any) -> Any:
-    """Return what a division leaves. Where the input decides it, that is a new unknown, the same for the same
-    numbers.
+    """Return what a division leaves. Where the input decides it, that is an unknown, whose name is made of
+    both numbers, so that the same division always gives the same unknown.
     """
     try:
         return number % by
@@ -475,13 +490,13 @@ def _elementwise_rounding(function: Callable[[float], int]) -> Callable[..., Any
     """Return a function that rounds each number of an array, in the number's own type. Open sizes are whole,
     and stay.
     """
-    each_rounded: Callable[..., Any] = np.frompyfunc(
-        # each * 0 is a zero of the number's own type
-        lambda each: each if isinstance(each, Open) else each * 0 + function(each),
-        1,
-        1,
-    )
-    return each_rounded
+
+    def round_number(number: Any) -> Any:
+        """Round a number; number * 0 is a zero of its own type."""
+        return number if isinstance(number, Open) else number * 0 + function(number)
+
+    round_each: Callable[..., Any] = np.frompyfunc(round_number, 1, 1)  # of one array, giving one
+    return round_each
 
 
 ON_SIZES: Mapping[str, Callable[..., Any]] = {

@@ -68,7 +68,8 @@ def dense(walk: Walk, node: OperatorNode, source: Source, product: Product) -> V
     Raises:
         Unsupported: the kernel is computed or has other axes than two, or the features are not the channels.
     """
-    axes, bias, (factor, bias_factor) = product.axes, product.bias, product.factors
+    axes, bias = product.axes, product.bias
+    factor, bias_factor = product.factors
     tensor = walk.weights(product.kernel)
     if tensor is None or len(tensor.shape) != 2 or not axes:
         raise Unsupported("by a kernel that is computed, or has other axes than two")
@@ -78,25 +79,28 @@ def dense(walk: Walk, node: OperatorNode, source: Source, product: Product) -> V
         raise Unsupported("over other axes than the channels")
     tensors = {"kernel": Stored(tensor.name, axes)}
     vector = None if bias is None or bias_factor != 1 else walk.weights(bias)
-    if vector is not None and is_vector(vector, units):
+    is_layer_bias = vector is not None and is_vector(vector, units)
+    if vector is not None and is_layer_bias:
         tensors["bias"] = Stored(vector.name)
-        bias = None
     value = walk.builder.affine(f"{node.name}:factor", view.value, (factor,), (0.0,))
     value = walk.builder.dense(node.name, value, units, tensors)
-    if bias is not None:
+    if bias is not None and not is_layer_bias:
         value = _add_bias(walk, node, value, bias, bias_factor)
     return walk.views.with_axes_of(view, value)
 
 
 def _with_features_last(walk: Walk, node: OperatorNode, source: Source, axis: int) -> View:
-    """Return the value with its channels as the last axis; `axis` is that of the features.
+    """Return the value that a dense layer reads with its features as the last axis, and as its channels.
+
+    Args:
+        axis: of the features in the tensor: -1, or 0 of two axes.
 
     Raises:
         Unsupported: its channels are another axis.
     """
     view = walk.with_channels_at(source, axis)
-    # features at another axis are the first of two axes
-    view = view if axis == -1 else view.transposed((1, 0))
+    if axis != -1:
+        view = view.transposed((1, 0))
     if view.axes is not None and not walk.views.has_channels(view, -1):
         view = walk.as_array(f"{node.name}:rows", view)
     if view.axes is not None and not walk.views.has_channels(view, -1):
@@ -105,8 +109,11 @@ def _with_features_last(walk: Walk, node: OperatorNode, source: Source, axis: in
 
 
 def _add_bias(walk: Walk, node: OperatorNode, value: Value, bias: NodeOutput, factor: float) -> Value:
-    """Add a constant, times a factor, to what a dense layer gives: one number, one for each unit, or in a
-    graph of one image one for each row.
+    """Add a constant, times a factor, to what a dense layer gives, and return the sum. The constant is one
+    number, one for each unit, or in a graph of one image one for each row.
+
+    Raises:
+        Unsupported: the constant is another one.
     """
     numbers = walk.constant(bias)
     if numbers is None:
@@ -137,45 +144,53 @@ def conv_along_channels(
     if numbers is None or numbers.shape[:2] != (1, 1) or not is_row:
         raise Unsupported("over other axes than the channels")
     channels = view.value.channels or 0
-    first, last = pads
-    units = channels + first + last - numbers.size + 1
-    if min(first, last, units - 1) < 0:
+    before, after = pads
+    padded_channels = before + channels + after
+    units = padded_channels - numbers.size + 1
+    if min(before, after) < 0 or units < 1:
         raise Unsupported(f"with pads {pads} around {channels} channels")
-    if not walk.flow.reserve_bytes(8 * units * (channels + first + last)):
+    bytes_of_matrix = 8 * units * padded_channels  # in float64
+    if not walk.flow.reserve_bytes(bytes_of_matrix):
         raise Unsupported(f"over {channels} channels")
-    padded = np.zeros((units, channels + first + last))  # the kernel along the diagonals
-    for index, row in enumerate(padded):
-        row[index : index + numbers.size] = numbers.ravel()
-    stored = walk.flow.store_computed(node.name, padded[:, first : first + channels])
-    return walk.views.with_axes_of(
-        view, walk.builder.dense(node.name, view.value, units, {"kernel": Stored(stored.name, "OI")})
-    )
+    padded_matrix = np.zeros((units, padded_channels))
+    for unit, row in enumerate(padded_matrix):
+        row[unit : unit + numbers.size] = numbers.ravel()
+    matrix = padded_matrix[:, before : before + channels]  # the pads are zeros, and need no columns
+    stored = walk.flow.store_computed(node.name, matrix)
+    value = walk.builder.dense(node.name, view.value, units, {"kernel": Stored(stored.name, "OI")})
+    return walk.views.with_axes_of(view, value)
 
 
 def matmul(
     walk: Walk, node: OperatorNode, sources: Sequence[Source], transposed: Sequence[bool] = (False, False)
 ) -> View:
-    """Multiply two values over their last two axes, which are swapped first where `transposed` says so, and
-    return the product's view.
+    """Multiply two values as matrices, over their last two axes, and return the product's view.
+
+    Args:
+        transposed: for each of the two, whether its last two axes are swapped first.
     """
     views = []
     for source, swaps, is_second in zip(sources, transposed, (False, True), strict=True):
         view = walk.view(source)
-        if not swaps and not (is_second and _before_transpose(walk, view) is not None):
-            none_if_unsupported(partial(walk.array, source))  # so that the array has the name of the value
+        is_swapped_array = is_second and not swaps and _before_transpose(walk, view) is not None
+        if not swaps and not is_swapped_array:
+            # make the array now, so that it has the name of the value, not of this product
+            none_if_unsupported(partial(walk.array, source))
         views.append(_swap_last_axes(view) if swaps else view)
     return _multiply_matrices(walk, node, views)
 
 
 def _multiply_matrices(walk: Walk, node: OperatorNode, views: Sequence[View]) -> View:
-    """Multiply two views over their last two axes, and return the product's view."""
-    rank = views[1].rank
-    untransposed = _before_transpose(walk, views[1])
-    first = walk.as_array(f"{node.name}:first", views[0])
-    second = untransposed or walk.as_array(f"{node.name}:second", views[1])
+    """Multiply two views as matrices, over their last two axes, and return the product's view."""
+    first_view, second_view = views
+    rank = second_view.rank
+    second_before_transpose = _before_transpose(walk, second_view)
+    transposes_second = second_before_transpose is not None
+    first = walk.as_array(f"{node.name}:first", first_view)
+    second = second_before_transpose or walk.as_array(f"{node.name}:second", second_view)
     if first.rank != rank or rank < 3:
         raise Unsupported("of values of different axes")
-    value = walk.builder.add(node.name, MatMul(untransposed is not None), first.value, second.value)
+    value = walk.builder.add(node.name, MatMul(transposes_second), first.value, second.value)
     return walk.views.as_rank(value, rank)
 
 
@@ -211,37 +226,39 @@ class AttentionScores(NamedTuple):
 PLAIN = AttentionScores()
 
 
-def attention(walk: Walk, node: OperatorNode, heads: Sequence[View], scores: AttentionScores) -> View:
+def attention(walk: Walk, node: OperatorNode, arrays: Sequence[View], scores: AttentionScores) -> View:
     """Add softmax(scale * q @ k^T + mask) @ v over the last two axes (positions, channels), and return its
     view, in the axes of q.
 
     Args:
-        heads: the arrays q, k and v.
+        arrays: q, k and v.
         scores: how the scores become weights: their scale (1 / sqrt(channels) unless it says another), a cap
             (cap * tanh(scores / cap)) and a mask that is added, which is computed or stored in the file.
 
     Raises:
         Unsupported: the number of channels is not known.
     """
-    query, key, value = heads
+    query, key, value = arrays
     if not query.value.channels:
         raise Unsupported("of values of unknown size")
     factor = 1 / math.sqrt(query.value.channels) if scores.scale is None else scores.scale
-    scaled = walk.builder.affine(f"{node.name}:scale", query.value, (factor,), (0.0,))
-    weights = walk.builder.add(f"{node.name}:scores", MatMul(True), scaled, key.value)
+    scaled_query = walk.builder.affine(f"{node.name}:scale", query.value, (factor,), (0.0,))
+    logits = walk.builder.add(f"{node.name}:scores", MatMul(True), scaled_query, key.value)
     if scores.cap:
-        links = Affine((1 / scores.cap,), (0.0,)), Tanh(), Affine((scores.cap,), (0.0,))
-        weights = walk.builder.chain(f"{node.name}:capped", weights, links)
+        cap_steps = Affine((1 / scores.cap,), (0.0,)), Tanh(), Affine((scores.cap,), (0.0,))
+        logits = walk.builder.chain(f"{node.name}:capped", logits, cap_steps)
     if scores.mask is not None and walk.is_live(scores.mask):
-        weights = walk.builder.add(f"{node.name}:mask", Add(), weights, walk.array(scores.mask).value)
+        logits = walk.builder.add(f"{node.name}:mask", Add(), logits, walk.array(scores.mask).value)
     elif scores.mask is not None:
-        weights = combine_stored_array(walk, f"{node.name}:mask", "Add", weights, scores.mask)
-    shares = walk.builder.add(f"{node.name}:shares", Softmax(), weights)
-    return walk.views.as_rank_of(query, walk.builder.add(node.name, MatMul(), shares, value.value))
+        logits = combine_stored_array(walk, f"{node.name}:mask", "Add", logits, scores.mask)
+    weights = walk.builder.add(f"{node.name}:shares", Softmax(), logits)
+    return walk.views.as_rank_of(query, walk.builder.add(node.name, MatMul(), weights, value.value))
 
 
 class Equation(NamedTuple):
-    """The axes of two operands and of the result, a letter for each."""
+    """The axes of two operands and of the result of an einsum, a letter for each: `abc`, `cd` and `abd` of
+    `abc,cd->abd`.
+    """
 
     first: str
     second: str
@@ -274,7 +291,13 @@ class Equation(NamedTuple):
 
 
 class Kernel(NamedTuple):
-    """A stored operand, and what is added to the result, with the axes that only the operand has."""
+    """A stored operand of an einsum.
+
+    Attributes:
+        name, shape: of the tensor.
+        bias: the name of a stored tensor that is added to the result; it has the axes that only the operand
+            has.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -286,12 +309,14 @@ def read_equation(text: str, rank: int) -> Equation | None:
     twice, or axes without one.
 
     Args:
-        rank: of the first operand. Its axes without a letter, written as an ellipsis, get one.
+        rank: of the first operand. Its axes without a letter, written as an ellipsis, get one: of rank 3,
+            `...c,cd->...d` is read as `ABc,cd->ABd`.
     """
-    first, rest = text.replace(" ", "").partition(",")[::2]
+    first, _, rest = text.replace(" ", "").partition(",")
     free_letters = "".join(letter for letter in "ABCDEFGHIJ" if letter not in text)
     # the ellipsis stands for as many axes as the operand has beside its letters
-    unnamed = free_letters[: max(rank - len(first) + len("..."), 0)]
+    count_unnamed = rank - (len(first) - len("..."))
+    unnamed = free_letters[: max(count_unnamed, 0)]
     inputs, _, result = f"{first},{rest}".replace("...", unnamed).partition("->")
     sides = (*inputs.split(","), result)
     fits = len(sides) == 3 and all(side.isalpha() and len({*side}) == len(side) for side in sides)
@@ -299,7 +324,11 @@ def read_equation(text: str, rank: int) -> Equation | None:
 
 
 def einsum(walk: Walk, node: OperatorNode, text: str, sources: Sequence[Source]) -> View:
-    """Compute an einsum of one or two operands, as `_einsum` does; Unsupported then names the equation."""
+    """Add an einsum of one or two operands, by an equation such as `abc,cd->abd`, and return its view.
+
+    Raises:
+        Unsupported: as `_einsum`, in words that name the equation.
+    """
     try:
         return _einsum(walk, node, text, sources)
     except Unsupported as error:
@@ -326,9 +355,10 @@ def _einsum(walk: Walk, node: OperatorNode, text: str, sources: Sequence[Source]
         equation = Equation(equation.second, equation.first, equation.result)
         sources = sources[::-1]
     tensor = walk.weights(sources[1])
-    x, second, result = equation
+    value_axes, stored_axes, result = equation
     # nothing is summed and no axis is new: the array scales the value
-    if result == x and second == "".join(axis for axis in x[1:] if axis in second):
+    common_axes = "".join(axis for axis in value_axes[1:] if axis in stored_axes)
+    if result == value_axes and stored_axes == common_axes:
         return _scale_by_stored(walk, node, equation, sources, tensor)
     if tensor is None:
         raise Unsupported("with a kernel that is computed")
@@ -341,25 +371,28 @@ def _einsum(walk: Walk, node: OperatorNode, text: str, sources: Sequence[Source]
 
 
 def with_matrices(walk: Walk, node: OperatorNode, source: Source, matrices: StoredTensor) -> View:
-    """Multiply a value by stored matrices, one for each place of the value's axes before the last two."""
+    """Multiply a value by stored matrices, one for each place of the value's axes before the last two, such
+    as one for each head, and return the view.
+    """
     rank = len(walk.sizes(source) or ())
     shape = matrices.shape
     while shape[0] == 1:
         shape = shape[1:]
-    places = "abcdefgh"[: max(rank - 2, 0)]  # letters of the axes before the last two
-    batch = places[len(places) - len(shape) + 2 :] if len(shape) - 2 <= len(places) else ""
+    count_of_places = max(rank - 2, 0)
+    places = "abcdefgh"[:count_of_places]  # letters of the value's axes before the last two
+    count_shared = len(shape) - 2  # of these axes, the matrices have the last ones
+    shared = places[len(places) - count_shared :] if count_shared <= len(places) else ""
     # rows m and columns n of the product; k is summed
-    equation = Equation(f"{places}mk", f"{batch}kn", f"{places}mn")
-    if not len(shape) == len(batch) + 2 > 2:
+    equation = Equation(f"{places}mk", f"{shared}kn", f"{places}mn")
+    if len(shared) != count_shared or not shared:
         raise Unsupported("with matrices of other axes")
-    return _multiply_by_groups(
-        walk, node.name, walk.try_lay_out(source), equation, Kernel(matrices.name, shape)
-    )
+    kernel = Kernel(matrices.name, shape)
+    return _multiply_by_groups(walk, node.name, walk.try_lay_out(source), equation, kernel)
 
 
 def matmul_stored(walk: Walk, node: OperatorNode, first: NodeOutput, source: Source) -> View:
-    """Multiply a stored matrix, which may be repeated for each image, by the matrices of a value, as learned
-    queries meet its tokens.
+    """Multiply a stored matrix, from the left, by the matrices of a value, as attention does with learned
+    queries and the tokens of an image. The file may repeat the stored matrix for each image.
     """
     matrix = walk.weights(walk.drop_repeats(first))
     rank = len(walk.sizes(source) or ())
@@ -391,9 +424,8 @@ def bilinear(
     if tensor is None or not all(map(walk.is_value, sources)) or (bias is not None and vector is None):
         raise Unsupported("of a constant, or by matrices that are computed")
     outer_product = Equation(f"{places}x", f"{places}y", f"{places}xy")
-    products = _multiply_outer(
-        walk, part_of(node, "products"), outer_product, [walk.try_lay_out(each) for each in sources]
-    )
+    views = [walk.try_lay_out(source) for source in sources]
+    products = _multiply_outer(walk, part_of(node, "products"), outer_product, views)
     sum_of_products = Equation(outer_product.result, "oxy", f"{places}o")
     kernel_and_bias = Kernel(tensor.name, tensor.shape, None if vector is None else vector.name)
     return with_kernel(walk, node, products, sum_of_products, kernel_and_bias)
@@ -402,22 +434,24 @@ def bilinear(
 def multiply_along_axis(
     walk: Walk, node: OperatorNode, source: Source, position: int, matrix: Numbers
 ) -> View:
-    """Multiply a matrix by the numbers along an axis of known size, for running sums for instance."""
+    """Multiply a matrix by the numbers along an axis of known size, for running sums for instance, and return
+    the view: the axis then has a number for each row of the matrix.
+    """
     view = walk.try_lay_out(source)
     rank = view.rank
     if not rank or view.has_batch(position) or not walk.flow.reserve_bytes(matrix.nbytes):
         raise Unsupported("over the batch, or over too many cells")
-    x = "abcdefgh"[:rank]
-    axis = x[position_of(position, rank)]
+    value_axes = "abcdefgh"[:rank]
+    axis = value_axes[position_of(position, rank)]
     stored = walk.flow.store_computed(f"{node.name}:matrix", matrix)
-    equation = Equation(x, f"z{axis}", x.replace(axis, "z"))
+    equation = Equation(value_axes, f"z{axis}", value_axes.replace(axis, "z"))  # z are the matrix's rows
     return with_kernel(walk, node, view, equation, Kernel(stored.name, stored.shape))
 
 
 def running_sums(
     walk: Walk, node: OperatorNode, source: Source, axis: int, reverse: bool = False, exclusive: bool = False
 ) -> View:
-    """Sum the numbers of an axis up to each of them, by a matrix of ones.
+    """Sum the numbers of an axis up to each of them, by a triangular matrix of ones: 1, 2, 3 become 1, 3, 6.
 
     Args:
         reverse: from the last one on.
@@ -436,63 +470,67 @@ def _scale_by_stored(
     """Multiply a value by a stored array that has some of the value's axes, in their order, and return the
     product's view.
     """
-    x, second, _ = equation
+    value_axes, stored_axes, _ = equation
     # axes at the end broadcast as they are; others get axes of one cell between them
-    if x.endswith(second):
+    if value_axes.endswith(stored_axes):
         return walk.as_view(combine(walk, node, "Mul", sources))
     if tensor is None:
         raise Unsupported("by an array that is computed")
     array = walk.array(sources[0])
-    sizes = dict(zip(second, tensor.shape, strict=True))
-    stored = StoredTensor(tensor.name, tuple(sizes.get(axis, 1) for axis in x[1:]))
+    sizes = dict(zip(stored_axes, tensor.shape, strict=True))
+    stored = StoredTensor(tensor.name, tuple(sizes.get(axis, 1) for axis in value_axes[1:]))
     return walk.views.as_rank_of(array, combine_stored(walk, node.name, "Mul", array.value, stored))
 
 
 def with_kernel(walk: Walk, node: OperatorNode, source: Source, equation: Equation, kernel: Kernel) -> View:
-    """Add a dense layer over axes of a value; its features, and its units, may be several axes.
+    """Add a dense layer over axes of a value, and return its view. The features that it sums, and its units,
+    may be several axes each: `abc,bcde->ade` sums over b and c, and has d * e units.
 
     Raises:
         Unsupported: it is another product.
     """
     view = walk.try_lay_out(source)
     name = node.name
-    (x, second, result), others, units = equation, equation.free, equation.units
-    fits = equation.is_product and len(kernel.shape) == len(second)
-    if not fits or equation.shared or not (equation.summed and others):
+    value_axes, kernel_axes, result = equation
+    other_axes, unit_axes = equation.free, equation.units
+    fits = equation.is_product and len(kernel.shape) == len(kernel_axes)
+    if not fits or equation.shared or not (equation.summed and other_axes):
         raise Unsupported("with a kernel of other axes")
-    kernel_sizes = dict(zip(second, kernel.shape, strict=True))
-    sizes = {**_sizes_by_letter(x, view), **kernel_sizes}
-    flat = _join_axes(view, x, [*others, equation.summed], sizes)
-    if not walk.views.has_channels(flat, -1):
-        flat = walk.as_array(f"{name}:taken", flat)
-    if not walk.views.has_channels(flat, -1):
+    kernel_sizes = dict(zip(kernel_axes, kernel.shape, strict=True))
+    sizes = {**_sizes_by_letter(value_axes, view), **kernel_sizes}
+    joined = _join_axes(view, value_axes, [*other_axes, equation.summed], sizes)
+    if not walk.views.has_channels(joined, -1):
+        joined = walk.as_array(f"{name}:taken", joined)
+    if not walk.views.has_channels(joined, -1):
         raise Unsupported("over other axes than the channels")
     # a kernel's axes that the value has too are summed: they are the layer's inputs, I
-    tensors = {"kernel": Stored(kernel.name, "".join("I" if axis in x else "O" for axis in second))}
+    letters = "".join("I" if axis in value_axes else "O" for axis in kernel_axes)
+    tensors = {"kernel": Stored(kernel.name, letters)}
     if kernel.bias is not None:
-        tensors["bias"] = Stored(kernel.bias, "O" * len(units))
-    unit_count = math.prod(kernel_sizes[axis] for axis in units)
-    value = walk.builder.dense(name, flat.value, unit_count, tensors)
-    return _split_axes(walk.views.with_axes_of(flat, value), [*others, units], result, sizes)
+        tensors["bias"] = Stored(kernel.bias, "O" * len(unit_axes))
+    units = math.prod(kernel_sizes[axis] for axis in unit_axes)
+    value = walk.builder.dense(name, joined.value, units, tensors)
+    return _split_axes(walk.views.with_axes_of(joined, value), [*other_axes, unit_axes], result, sizes)
 
 
 def _multiply_by_groups(walk: Walk, name: str, view: View, equation: Equation, kernel: Kernel) -> View:
-    """Multiply by a kernel for each place of some axes, which the result keeps, and return the view: a
-    convolution of single cells, where these places are the groups.
+    """Multiply a value by a kernel of its own for each place of some axes, which the result keeps, and return
+    the view. It is a 1x1 convolution in groups, with a group for each place: `abhk,hkn->abhn` has one for
+    each h.
 
     Raises:
         Unsupported: it is another product.
     """
-    x, second, result = equation
+    value_axes, kernel_axes, result = equation
     groups, others, units, summed = equation.shared, equation.free, equation.units, equation.summed
-    ordered = [axis for axis in second if axis not in summed] == [*groups, *units]
-    if not (equation.is_product and ordered and summed and groups and others):
+    is_groups_first = [axis for axis in kernel_axes if axis not in summed] == [*groups, *units]
+    if not (equation.is_product and is_groups_first and summed and groups and others):
         raise Unsupported("with matrices of other axes")
-    letters = "".join("I" if axis in summed else "O" for axis in second)
-    kernel_sizes = dict(zip(second, kernel.shape, strict=True))
-    sizes = {**_sizes_by_letter(x, view), **kernel_sizes}
-    flat = _join_axes(view, x, [*others, groups + summed], sizes)
-    cells = walk.as_cells(f"{name}:cells", walk.as_array(f"{name}:taken", flat))
+    letters = "".join("I" if axis in summed else "O" for axis in kernel_axes)
+    kernel_sizes = dict(zip(kernel_axes, kernel.shape, strict=True))
+    sizes = {**_sizes_by_letter(value_axes, view), **kernel_sizes}
+    joined = _join_axes(view, value_axes, [*others, groups + summed], sizes)
+    cells = walk.as_cells(f"{name}:cells", walk.as_array(f"{name}:taken", joined))
     group_count = math.prod(kernel_sizes[axis] for axis in groups)
     filters = group_count * math.prod(kernel_sizes[axis] for axis in units)
     op = Conv(filters, Window((1, 1)), Convention(), groups=group_count)
@@ -509,43 +547,46 @@ def _einsum_of_values(walk: Walk, node: OperatorNode, equation: Equation, source
         Unsupported: the axes of the result are others, or the operands share none that it keeps.
     """
     first_view, second_view = (walk.try_lay_out(source) for source in sources)
-    first, second, result = equation
-    x, left = _sum_unwanted(walk, node, first_view, first, {*second, *result})
-    y, right = _sum_unwanted(walk, node, second_view, second, {*first, *result})
-    equation = Equation(x, y, result)
-    if not equation.is_product or not equation.shared:
+    first_axes, second_axes, result = equation
+    x, left = _sum_unwanted(walk, node, first_view, first_axes, {*second_axes, *result})
+    y, right = _sum_unwanted(walk, node, second_view, second_axes, {*first_axes, *result})
+    product_equation = Equation(x, y, result)
+    if not product_equation.is_product or not product_equation.shared:
         raise Unsupported("of other axes")
-    if not equation.summed:
-        return _multiply_outer(walk, node, equation, [left, right])
+    if not product_equation.summed:
+        return _multiply_outer(walk, node, product_equation, [left, right])
     sizes = _sizes_by_letter(x, left) | _sizes_by_letter(y, right)
-    of_batch = {
+    batch_axes = {
         axis
         for axis, pieces in zip(x, left.known_axes, strict=False)
         if any(piece.axis == "N" for piece in pieces)
     }
-    # The batch has to be the first axis of an array.
-    shared = sorted(equation.shared, key=lambda axis: (axis not in of_batch, x.index(axis)))
-    summed = "".join(sorted(equation.summed, key=x.index))
-    rows = _join_axes(left, x, [*shared, equation.free, summed], sizes)
-    columns = _join_axes(right, y, [*shared, summed, equation.units], sizes)
+    # the batch has to be the first axis of an array
+    shared = sorted(product_equation.shared, key=lambda axis: (axis not in batch_axes, x.index(axis)))
+    summed = "".join(sorted(product_equation.summed, key=x.index))
+    free, units = product_equation.free, product_equation.units
+    rows = _join_axes(left, x, [*shared, free, summed], sizes)
+    columns = _join_axes(right, y, [*shared, summed, units], sizes)
     products = _multiply_matrices(walk, node, (rows, columns))
-    return _split_axes(products, [*shared, equation.free, equation.units], equation.result, sizes)
+    return _split_axes(products, [*shared, free, units], result, sizes)
 
 
 def _einsum_of_one(walk: Walk, node: OperatorNode, text: str, source: Source) -> View:
-    """Add an einsum of one operand: diagonals, sums over axes and a transpose."""
-    x, _, result = text.replace(" ", "").partition("->")
+    """Add an einsum of one operand, and return its view: diagonals of axes with the same letter, sums over
+    axes that the result lacks, and a transpose.
+    """
+    axes, _, result = text.replace(" ", "").partition("->")
     view = walk.try_lay_out(source)
-    for letter in sorted({*x}):
-        if x.count(letter) == 2:
-            places = x.index(letter), x.rindex(letter)
-            view = diagonal(walk, part_of(node, f"diagonal_{letter}"), view, places, 0)
-            x = x.replace(letter, "") + letter
-    once = x.isalpha() and all(len({*letters}) == len(letters) for letters in (x, result))
-    if not once or not {*result} <= {*x}:
+    for letter in sorted({*axes}):
+        if axes.count(letter) == 2:
+            positions = axes.index(letter), axes.rindex(letter)
+            view = diagonal(walk, part_of(node, f"diagonal_{letter}"), view, positions, 0)
+            axes = axes.replace(letter, "") + letter  # the diagonal is the last axis
+    has_each_once = axes.isalpha() and all(len({*letters}) == len(letters) for letters in (axes, result))
+    if not has_each_once or not {*result} <= {*axes}:
         raise Unsupported("which has an axis more than twice, or in the result only")
-    letters, summed = _sum_unwanted(walk, node, view, x, result)
-    return summed.transposed([letters.index(axis) for axis in result])
+    kept_axes, summed = _sum_unwanted(walk, node, view, axes, result)
+    return summed.transposed([kept_axes.index(axis) for axis in result])
 
 
 def _sum_unwanted(
@@ -560,18 +601,18 @@ def _sum_unwanted(
 
 
 def _multiply_outer(walk: Walk, node: OperatorNode, equation: Equation, views: Sequence[View]) -> View:
-    """Add a product that sums nothing: both values get all axes of the result, with one cell where they have
-    none.
+    """Add a product that sums nothing, such as `ab,ac->abc`, and return its view: both values get all axes of
+    the result, with one cell where they have none, and are multiplied number by number.
     """
-    wide = []
-    for letters, view in zip(equation[:2], views, strict=True):
-        own = [axis for axis in equation.result if axis in letters]
-        if len(own) < len(letters):
+    operands = []
+    for letters, view in zip((equation.first, equation.second), views, strict=True):
+        axes_in_order = [axis for axis in equation.result if axis in letters]
+        if len(axes_in_order) < len(letters):
             raise Unsupported("of other axes")
-        in_order = view.transposed([letters.index(axis) for axis in own])
+        in_order = view.transposed([letters.index(axis) for axis in axes_in_order])
         added = [index for index, axis in enumerate(equation.result) if axis not in letters]
-        wide.append(in_order.with_axes(added) if added else in_order)
-    return combine_values(walk, node, "Mul", wide)
+        operands.append(in_order.with_axes(added) if added else in_order)
+    return combine_values(walk, node, "Mul", operands)
 
 
 def _sizes_by_letter(letters: str, view: View) -> dict[str, Dim]:
@@ -581,7 +622,13 @@ def _sizes_by_letter(letters: str, view: View) -> dict[str, Dim]:
 
 
 def _join_axes(view: View, letters: str, wanted: Sequence[str], sizes: Mapping[str, Dim]) -> View:
-    """Return the tensor with these axes, each of which joins several of its own, outermost first."""
+    """Return the tensor with its axes in another order and joined: `abcd` with `wanted` = `["a", "db", "c"]`
+    gets three axes, of which the second joins d and b, d outermost.
+
+    Args:
+        letters: of the tensor's axes.
+        sizes: of the axes, by letter.
+    """
     if len(view.known_axes) != len(letters):
         raise Unsupported(f"of {len(view.known_axes)} axes")
     in_order = view.transposed([letters.index(axis) for axis in "".join(wanted)])
@@ -589,11 +636,12 @@ def _join_axes(view: View, letters: str, wanted: Sequence[str], sizes: Mapping[s
 
 
 def _split_axes(view: View, letters: Sequence[str], result: str, sizes: Mapping[str, Dim]) -> View:
-    """Split the axes of a tensor, which are joined ones of these letters, and return it with its axes in the
-    order of the result.
+    """Undo `_join_axes`: split each axis of a tensor into those of its letters, such as `db` into d and b.
+    Return the tensor with its axes in the order of the result.
     """
     split_sizes = list[Dim]()
-    for axes, own_size in zip(letters, view.sizes or (), strict=True):
-        # An open size has another number in each value, so that an axis that stays keeps its own.
-        split_sizes += [own_size] if len(axes) == 1 else [sizes[axis] for axis in axes]
-    return view.reshaped(split_sizes).transposed(["".join(letters).index(axis) for axis in result])
+    for axes, joined_size in zip(letters, view.sizes or (), strict=True):
+        # an axis that is not split keeps its size, because an open size is another unknown in each value
+        split_sizes += [joined_size] if len(axes) == 1 else [sizes[axis] for axis in axes]
+    split_letters = "".join(letters)
+    return view.reshaped(split_sizes).transposed([split_letters.index(axis) for axis in result])

@@ -77,11 +77,13 @@ def _operation(
     of_constant: Callable[Concatenate[Numbers, P], Numbers] | None = None,
     word: str = "",
 ) -> Callable[Concatenate[Tensor, P], Tensor]:
-    """Return a method of Tensor that does what a function of another module does.
+    """Return a method of Tensor that does what a function of another module does: `x.clip(0, 6)` adds what
+    `arithmetic.clip(walk, node, source, 0, 6)` adds.
 
     Args:
+        function: adds the operation to the graph.
         of_constant: what numpy computes where the tensor is a constant, if it can.
-        word: what the tensor is called, if it has not the function's name.
+        word: what the result is called among the parts of its node; the function's name if it is empty.
     """
     name = word or function.__name__
 
@@ -100,12 +102,15 @@ def _operation(
 def _layer(
     add: Callable[Concatenate[Builder, str, Value, P], Value],
 ) -> Callable[Concatenate[Tensor, P], Tensor]:
-    """Return a method of Tensor that adds a layer of the builder's to a map or features."""
+    """Return a method of Tensor that adds a layer by a method of Builder: `x.pool(...)` by
+    `Builder.pool(name, value, ...)`, with the tensor's value as a map or features.
+    """
 
     def layer(x: Tensor, /, *arguments: P.args, **named: P.kwargs) -> Tensor:
-        return x.derive(
-            add.__name__, lambda node: add(x.walk.builder, node.name, x.value, *arguments, **named)
-        )
+        def make(node: OperatorNode) -> Value:
+            return add(x.walk.builder, node.name, x.value, *arguments, **named)
+
+        return x.derive(add.__name__, make)
 
     layer.__doc__ = add.__doc__
     return layer
@@ -160,7 +165,8 @@ class Tensor:
         """Return what the operator gives: a view, or the numbers of a constant. What no operation has asked
         for yet is made now, under the operator's own name.
         """
-        if self.known_source is None and "_value_or_numbers" not in self.__dict__:
+        is_made = self.known_source is not None or "_value_or_numbers" in self.__dict__  # it is cached there
+        if not is_made:
             return self.make(self.scope.node)
         array = self.array
         return self.walk.view(self.source) if array is None else array
@@ -173,9 +179,11 @@ class Tensor:
         """Return the tensor of what this one makes, or of what the other one makes if porter has no op for
         this one.
         """
-        return replace(
-            self, make=lambda node: first_supported(lambda: self.make(node), lambda: other.make(node))
-        )
+
+        def make(node: OperatorNode) -> Read:
+            return first_supported(lambda: self.make(node), lambda: other.make(node))
+
+        return replace(self, make=make)
 
     def with_refusal_prefix(self, words: str) -> Tensor:
         """Return a tensor that makes the same; where porter refuses it (Unsupported), the message begins with
@@ -269,13 +277,13 @@ class Tensor:
         """Cast to real numbers; a value of the network has real numbers anyway."""
         return self.derive("real", lambda node: self.outcome() if self.array is None else as_real(self.array))
 
-    def apply_elementwise(self, *links: Op) -> Tensor:
+    def apply_elementwise(self, *steps: Op) -> Tensor:
         """Apply ops to each number, one after the other, in whatever axes the tensor has."""
-        word = links[-1].name if links else "same"
+        word = steps[-1].name if steps else "same"
         return compute_or_derive(
             word,
-            lambda array: constants.chain(array, *links),
-            lambda node: apply_elementwise(self.walk, node, self.source, *links),
+            lambda array: constants.chain(array, *steps),
+            lambda node: apply_elementwise(self.walk, node, self.source, *steps),
             self,
         )
 
@@ -391,10 +399,12 @@ class Tensor:
             Unsupported: the parts are not the axis together.
         """
         part_sizes = parts.split_sizes(self.size(axis), sizes)
-        ends = [sum(part_sizes[:index]) for index in range(len(part_sizes) + 1)]
+        # where the parts begin, and where the last one ends: 0, 2, 5 of parts of 2 and 3 cells
+        bounds = [sum(part_sizes[:index]) for index in range(len(part_sizes) + 1)]
         if keep:
-            return [self.cut({axis: slice(*cells)}) for cells in pairwise(ends)]
-        return [self.cut({axis: start}) for start in fixed_sizes(ends[:-1])]
+            return [self.cut({axis: slice(start, end)}) for start, end in pairwise(bounds)]
+        starts = bounds[:-1]
+        return [self.cut({axis: start}) for start in fixed_sizes(starts)]
 
     def split_evenly(self, axis: int, count: int, keep: bool = True) -> list[Tensor]:
         """Split an axis into `count` parts of one size, as `split` does. Cells that are left over are an
@@ -440,8 +450,8 @@ class Tensor:
         )
 
     def normed_groups(self, axes: Axes) -> int | None:
-        """Return how many groups of channels a norm over these axes has; None if it normalises no such
-        groups.
+        """Return how many groups of channels a norm of a map over these axes has, if it is a group norm;
+        otherwise None.
         """
         view = self.walk.try_lay_out(self.source)
         return self.walk.views.normed_groups(view, axes) if view.value.is_map else None
@@ -465,18 +475,18 @@ class Tensor:
         )
 
     def without_rows(self) -> Tensor:
-        """Remove the axis of rows that `as_row_map` added."""
-        return self.derive(
-            "of_row", lambda node: self.view.without_axes([self.walk.views.layout().index("rows")])
-        )
+        """Remove the axis of rows, of one cell, that `as_row_map` added."""
+        rows = self.walk.views.layout().index("rows")
+        return self.derive("of_row", lambda node: self.view.without_axes([rows]))
 
     def apply_along(
         self, axes: Axes, op: Op, tensors: Mapping[str, Stored] | None = None, of_map: bool = False
     ) -> Tensor:
-        """Apply an op to each cell, where these axes together are its channels, in their order in the tensor.
+        """Apply an op to each cell of a tensor, where these axes together are the channels, in their order in
+        the tensor.
 
         Args:
-            of_map: the op takes no arrays, whose cells are then put on a map.
+            of_map: the op takes no arrays, so that the cells of an array are put on a map.
         """
         layer = _TensorLayer(op, tensors or {}, of_map)
         return self.derive(op.name, lambda node: _apply_along(self.walk, node, self.source, axes, layer))
@@ -524,8 +534,8 @@ class _TensorLayer(NamedTuple):
         )
 
     def of_joined(self, axes: int) -> _TensorLayer:
-        """Return the layer for channels that `axes` axes are joined to: its tensors have an axis for each of
-        these axes.
+        """Return the layer for channels that are several axes of the file's tensor joined, `axes` in number:
+        the stored tensors have these axes too, so each letter in `Stored.axes` stands for one.
         """
         tensors = {role: replace(stored, axes="O" * axes) for role, stored in self.tensors.items()}
         return self._replace(tensors=tensors)
@@ -542,14 +552,16 @@ def _apply_along(walk: Walk, node: OperatorNode, source: Source, axes: Axes, lay
     view = walk.try_lay_out(source)
     sizes = view.sizes or ()
     positions = sorted(position_of(axis, len(sizes)) for axis in axes)
-    if positions == [len(sizes) - 1]:
+    is_last_axis = positions == [len(sizes) - 1]
+    if is_last_axis:
         return layer.of_cells(walk, node.name, walk.with_channels_at(source))
     if len(positions) == 1 and walk.views.has_channels(view, *positions) and not view.value.is_array:
         return layer._replace(of_map=False).of_cells(walk, node.name, view)
-    order = [*(position for position in range(len(sizes)) if position not in positions), *positions]
+    other_positions = [position for position in range(len(sizes)) if position not in positions]
+    order = [*other_positions, *positions]
     channel_sizes = [sizes[position] for position in positions]
-    # the batch, axis 0, has to stay the first one
-    if order[0] != 0 or any(isinstance(size, Open) for size in channel_sizes):
+    has_batch_first = order[0] == 0
+    if not has_batch_first or any(isinstance(size, Open) for size in channel_sizes):
         raise Unsupported(f"over the axes {[*axes]!r:.40}")
     channels_last = view.transposed(order)
     other_sizes = channels_last.known_sizes[: -len(positions)]
@@ -571,24 +583,30 @@ def compute_or_derive(
 ) -> Tensor:
     """Return the tensor of an operation: the numbers that numpy computes if all operands are constants and it
     can, otherwise what `make` adds to the graph.
+
+    Args:
+        word: what the result is called among the parts of its node.
+        of_constants: computes the numbers, from those of the operands.
+        tensors: the operands.
     """
 
     def compute_or_make(node: OperatorNode) -> Read:
         """Compute the result if all operands are constants, otherwise call `make`."""
         arrays = list[Numbers]()
-        for each in tensors:
-            array = each.array
+        for operand in tensors:
+            array = operand.array
             if array is None:
                 return make(node)
             arrays.append(array)
         try:
             numbers = np.asarray(of_constants(*arrays))
             return sizes_array(numbers) if are_open(numbers) else numbers
-        except (IndexError, RuntimeError) as error:  # of an axis that a tensor lacks, and of over 32 axes
+        # numpy's errors for an axis that a tensor lacks, and for over 32 axes
+        except (IndexError, RuntimeError) as error:
             raise ValueError(str(error)) from error
         except (Unsupported, Undecided):
             return make(node)
-        except TypeError:  # numpy's word for a function that open sizes have not
+        except TypeError:  # numpy's error for a function that open sizes lack
             if not any(map(are_open, arrays)):
                 raise
             return make(node)
@@ -600,8 +618,8 @@ def _as_tensors(*operands: Operand) -> list[Tensor]:
     """Return operands as tensors: numbers among them become constants of the node. At least one operand is a
     tensor.
     """
-    first = next(each for each in operands if isinstance(each, Tensor))
-    return [each if isinstance(each, Tensor) else first.scope.constant(each) for each in operands]
+    scope = next(operand.scope for operand in operands if isinstance(operand, Tensor))
+    return [operand if isinstance(operand, Tensor) else scope.constant(operand) for operand in operands]
 
 
 def combine_operands(word: str, kind: Arithmetic, *operands: Operand) -> Tensor:
@@ -619,6 +637,9 @@ def compare_operands(
 ) -> Tensor:
     """Compare two operands. Of constants the result is an array of booleans, of values it is what `of_values`
     makes: 1 where the comparison holds, and 0 elsewhere.
+
+    Args:
+        kind: what constants.compute_elementwise calls the comparison, such as `Greater`.
     """
     tensors = _as_tensors(first, second)
     return compute_or_derive(
@@ -672,16 +693,19 @@ def einsum(equation: str, *tensors: Tensor) -> Tensor:
 
 
 def matmul(first: Tensor, second: Tensor, transposed: Sequence[bool] = (False, False)) -> Tensor:
-    """Multiply two values over their last two axes, which are swapped first where `transposed` says so."""
+    """Multiply two tensors as matrices, over their last two axes.
+
+    Args:
+        transposed: for each of the two, whether its last two axes are swapped first.
+    """
 
     def of_constants(*arrays: Numbers) -> Numbers:
         """Multiply two arrays, of which some have their last two axes swapped."""
-        return constants.matmul(
-            *(
-                array.swapaxes(-1, -2) if swaps else array
-                for array, swaps in zip(arrays, transposed, strict=True)
-            )
+        matrices = (
+            array.swapaxes(-1, -2) if swaps else array
+            for array, swaps in zip(arrays, transposed, strict=True)
         )
+        return constants.matmul(*matrices)
 
     return compute_or_derive(
         "product",
@@ -698,13 +722,13 @@ def attention(query: Tensor, key: Tensor, value: Tensor, scores: AttentionScores
 
     def make(node: OperatorNode) -> View:
         """Add the attention of the three values as arrays."""
-        heads = [
-            walk.as_array(f"{node.name}:{word}", each.view)
-            if isinstance(each.source, View)
-            else walk.array(each.source)
-            for word, each in (("query", query), ("key", key), ("value", value))
+        arrays = [
+            walk.as_array(f"{node.name}:{word}", operand.view)
+            if isinstance(operand.source, View)
+            else walk.array(operand.source)
+            for word, operand in (("query", query), ("key", key), ("value", value))
         ]
-        return products.attention(walk, node, heads, scores)
+        return products.attention(walk, node, arrays, scores)
 
     return query.derive("attention", make)
 

@@ -70,11 +70,12 @@ class Views:
         """
         if value.shape is None:
             return View(value, None)
-        n, *axes = self._pieces(value)
-        order = (
-            [n, *axes[1:], *axes[:1]] if self.builder.order == "HWC" and not value.is_array else [n, *axes]
-        )
-        return View(value, join_pieces((piece,) for piece in order[self.lacks_batch :]))
+        batch, *axes = self._pieces(value)
+        if self.builder.order == "HWC" and not value.is_array:
+            channels, *cells = axes
+            axes = [*cells, channels]
+        tensor_axes = axes if self.lacks_batch else [batch, *axes]
+        return View(value, join_pieces((piece,) for piece in tensor_axes))
 
     @property
     def lacks_batch(self) -> bool:
@@ -82,15 +83,16 @@ class Views:
         return self.batch == 0
 
     def as_rank(self, value: Value, rank: int) -> View:
-        """Return an array as a tensor of so many axes. The first one holds the batch, and those axes of the
-        array that are too many.
+        """Return an array as a tensor of so many axes. If the array has more, the first ones stand with the
+        batch in the tensor's first axis: a tensor of rank 2 has an array of axes a, b as (N a) and b.
         """
         if value.shape is None:
             return View(value, None)
-        n, *axes = self._pieces(value)
-        # so many axes stand beside the batch in the first one
-        lead = len(axes) - rank + 1
-        return View(value, join_pieces([(n, *axes[:lead]), *((piece,) for piece in axes[lead:])]))
+        batch, *axes = self._pieces(value)
+        count_with_batch = len(axes) - rank + 1  # of the axes in the tensor's first one
+        first_axis = (batch, *axes[:count_with_batch])
+        other_axes = [(piece,) for piece in axes[count_with_batch:]]
+        return View(value, join_pieces([first_axis, *other_axes]))
 
     def as_rank_of(self, view: View, value: Value) -> View:
         """Return the view of an array that has as many axes in its tensor as another view."""
@@ -98,20 +100,15 @@ class Views:
 
     def with_batch_inside(self, value: Value, position: int, before: bool, behind: bool) -> View:
         """Return an array as a tensor whose axis `position` holds the batch, and if `before` or `behind` an
-        axis of the array on that side of it.
+        axis of the array on that side of it: with both, position 1 and axes a to d, a, (b N c), d.
         """
-        n, *axes = self._pieces(value)
-        first, last = position + before, position + before + behind
-        return View(
-            value,
-            join_pieces(
-                [
-                    *((piece,) for piece in axes[:position]),
-                    (*axes[position:first], n, *axes[first:last]),
-                    *((piece,) for piece in axes[last:]),
-                ]
-            ),
-        )
+        batch, *axes = self._pieces(value)
+        start_behind = position + before
+        end = start_behind + behind
+        axis_of_batch = (*axes[position:start_behind], batch, *axes[start_behind:end])
+        axes_before = [(piece,) for piece in axes[:position]]
+        axes_behind = [(piece,) for piece in axes[end:]]
+        return View(value, join_pieces([*axes_before, axis_of_batch, *axes_behind]))
 
     def has_more_than_batch(self, axis: tuple[Piece, ...]) -> bool:
         """Return whether a tensor's first axis holds something beside the batch; without a batch it does,
@@ -132,14 +129,14 @@ class Views:
         return -1 if self.builder.order == "HWC" else 1
 
     def axis_names(self, view: View) -> Names | None:
-        """Return the name of each axis of the tensor; None if it is more than a transposed map or features. A
-        value of unknown shape is taken for a map.
+        """Return the name of each axis of the tensor, such as batch, channels, rows, columns; None if it is
+        no map and no features whose axes are only transposed. A value of unknown shape is taken for a map.
         """
         if view.axes is None:
             return self.layout()
-        if view.value.is_array or self.lacks_batch:
+        if view.value.is_array or self.lacks_batch or len(view.axes) not in (2, 4):
             return None
-        orders = permutations(self.layout(len(view.axes))) if len(view.axes) in (2, 4) else ()
+        orders = permutations(self.layout(len(view.axes)))
         return next((order for order in orders if self._is_in_order(view, order)), None)
 
     def in_axis_order(self, value: Value, names: Names) -> View:
@@ -148,21 +145,21 @@ class Views:
         Raises:
             Unsupported: it has other axes.
         """
-        plain = self.own_view(value).axes
-        if plain is None:
+        layout_axes = self.own_view(value).axes
+        if layout_axes is None:
             return View(value, None)
-        layout = self.layout(len(plain))
+        layout = self.layout(len(layout_axes))
         if value.is_array or {*layout} != {*names}:
             raise Unsupported("of other axes")
-        return View(value, tuple(plain[layout.index(name)] for name in names))
+        return View(value, tuple(layout_axes[layout.index(name)] for name in names))
 
     def _is_in_order(self, view: View, names: Names) -> bool:
         """Return whether a tensor has the axes of its value in this order."""
         return none_if_unsupported(lambda: self.in_axis_order(view.value, names)) == view
 
     def common_axis_names(self, views: Collection[View]) -> Names | None:
-        """Return the name of each axis of all these tensors; None if their axes differ, or one of them is
-        more than a transposed value.
+        """Return the name of each axis (`axis_names`) that all these tensors have; None if their axes differ,
+        or an axis of them has no name.
         """
         for names in filter(None, map(self.axis_names, views)):
             if all(self._is_in_order(view, names) for view in views):
@@ -176,22 +173,24 @@ class Views:
         if view.axes is None or view.value.shape is None:
             layout = self.layout()
             return layout.index("channels") in (axis, axis + len(layout))
-        return view.axes[axis : axis + 1 or None] == join_pieces([[self._channels(view.value)]])
+        axis_there = view.axes[axis : axis + 1 or None]  # empty if the tensor has no such axis
+        return axis_there == join_pieces([[self._channels(view.value)]])
 
     def along_channels(self, view: View, shape: Sequence[Dim]) -> bool:
-        """Return whether numbers of this shape, which are repeated along the other axes of the tensor, are
-        one for each channel.
+        """Return whether numbers of this shape, which an op stretches along the other axes of the tensor, are
+        one for each channel: of shape 8x1x1 for a tensor N×8×H×W, or 2x4x1x1 for channels in two axes.
         """
         channels = self._channels(view.value) if view.value.shape else None
-        axes = [
+        # of each axis of the tensor, the pieces that are of the channels
+        channel_pieces = [
             tuple(piece for piece in axis if channels and piece.axis == channels.axis)
             for axis in view.axes or ()
         ]
-        sizes = [product(piece.size for piece in axis) for axis in axes]
-        in_order = join_pieces([[piece for axis in axes for piece in axis]]) == join_pieces(
-            [[channels] if channels else []]
-        )
-        return in_order and [1] * (len(sizes) - len(shape)) + [*shape] == sizes
+        joined = join_pieces([[piece for pieces in channel_pieces for piece in pieces]])
+        are_in_order = joined == join_pieces([[channels] if channels else []])
+        wanted_shape = [product(piece.size for piece in pieces) for pieces in channel_pieces]
+        missing_axes = len(wanted_shape) - len(shape)
+        return are_in_order and [1] * missing_axes + [*shape] == wanted_shape
 
     def has_batch_first(self, view: View) -> bool:
         """Return whether the first axis is the batch, so that a norm over others is one of each image."""
@@ -199,75 +198,81 @@ class Views:
 
     def groups_at(self, view: View, position: int) -> int | None:
         """Return the number of groups of channels that an axis counts, which may have one channel each; None
-        if it counts something else.
+        if it counts something else. A group norm is written so: a reshape of N×C×H×W to N×8×C/8×H×W has 8
+        groups at position 1.
         """
         axis = Items(view.axes or ())[position]
         channels = view.value.channels or 0
-        count = product(piece.size for piece in axis)
-        if isinstance(count, Open) or (inner := ratio(channels, count)) is None:
+        groups = product(piece.size for piece in axis)
+        if isinstance(groups, Open) or (channels_of_group := ratio(channels, groups)) is None:
             return None
-        return count if (axis,) == join_pieces([[Piece("C", count, inner)]]) else None
+        return groups if (axis,) == join_pieces([[Piece("C", groups, channels_of_group)]]) else None
 
     def normed_groups(self, view: View, positions: Iterable[int]) -> int | None:
-        """Return the groups of a norm over these axes, which are all but the batch and that of the groups;
-        None if it has none.
+        """Return the number of groups of channels if a norm over these axes is a group norm, which leaves out
+        the batch and the axis that counts the groups; None for another norm.
         """
         if not self.has_batch_first(view):
             return None
-        left = {*range(view.rank)} - view.positions(positions) - {0}
-        return self.groups_at(view, left.pop()) if len(left) == 1 else None
+        batch = 0
+        left_out = {*range(view.rank)} - view.positions(positions) - {batch}
+        return self.groups_at(view, left_out.pop()) if len(left_out) == 1 else None
 
     def with_axes_of(self, view: View, value: Value) -> View:
         """Return the view of a value that an op made cell by cell of the one in `view`: it has the same axes,
-        and may have other channels.
+        and may have other channels. Open sizes of the two values become the same ones.
         """
         if view.axes is None or value.shape is None:
             return self.own_view(value)
-        for axis in "HWabcdefgh":
+        for axis in f"HW{_LETTERS}":
             if (view.value.node, axis) in self._open:
                 self._open[value.node, axis] = self._open[view.value.node, axis]
-        return View(
-            value,
-            join_pieces([*view.axes[:-1], [self._channels(value)]])
-            if self.has_channels(view, -1)
-            else view.axes,
-        )
+        if self.has_channels(view, -1):
+            return View(value, join_pieces([*view.axes[:-1], [self._channels(value)]]))
+        return View(value, view.axes)
 
     def restore_layout(self, name: str, view: View, before: View) -> View:
         """Return a value as a map in the file's own layout if the one `before` was held so, otherwise as it
         is.
         """
-        plain = before.value.is_map and self.axis_names(before) == self.layout()
-        return self.own_view(self.in_file_layout(name, view)) if plain else view
+        was_in_layout = before.value.is_map and self.axis_names(before) == self.layout()
+        return self.own_view(self.in_file_layout(name, view)) if was_in_layout else view
 
     def in_file_layout(self, name: str, view: View, tap: str | None = None) -> Value:
-        """Return the value in the file's own layout, by the one op that all moves are together: a tensor of
-        four axes is a map, one of two is features, and another one is an array. Where porter has no such op,
-        it is foreign.
+        """Return the value in the file's own layout: a tensor of four axes is a map, one of two is features,
+        and another one is an array. All reshapes and transposes that the file has made of the value so far
+        (its view) become one op, which is added; where porter has no such op, a foreign node is.
+
+        Args:
+            name: of the op.
+            tap: the framework's name for the value that the op gives.
         """
-        plain = self.own_view(view.value)
-        if view.axes is None or (
-            view.axes == plain.axes and not (view.value.is_array and len(view.axes) == 4)
-        ):
+        own_view = self.own_view(view.value)
+        is_unmoved = view.axes == own_view.axes
+        is_array_as_map = view.value.is_array and view.axes is not None and len(view.axes) == 4
+        if view.axes is None or (is_unmoved and not is_array_as_map):
             return view.value
-        special = None if view.value.is_array else self.layout_op(view)
-        if special is None and (spread := self.materialise_repeats(f"{name}:repeated", view)) != view:
-            return self.in_file_layout(name, spread, tap)
-        op: Op | Foreign | None = special or self.rearrange_op(
-            view, of_map=len(view.axes) == 4 and not self.lacks_batch
-        )
+        op: Op | Foreign | None = None if view.value.is_array else self.layout_op(view)
         if op is None:
-            # What is foreign has no shape, so the sizes say what porter lacks.
-            old, new = (sizes_text((each.sizes or ())[1:]) for each in (plain, view))
-            op = Foreign(f"a reshape of {old or 'one number'} to {new or 'one axis'}")
+            unrepeated = self.materialise_repeats(f"{name}:repeated", view)
+            if unrepeated != view:
+                return self.in_file_layout(name, unrepeated, tap)
+            op = self.rearrange_op(view, of_map=len(view.axes) == 4 and not self.lacks_batch)
+        if op is None:
+            # a foreign node has no shape, so the message has the sizes
+            own_sizes = sizes_text((own_view.sizes or ())[1:])
+            sizes = sizes_text((view.sizes or ())[1:])
+            op = Foreign(f"a reshape of {own_sizes or 'one number'} to {sizes or 'one axis'}")
         return self.builder.add(name, op, view.value, tap=tap)
 
     def materialise_repeats(self, name: str, view: View) -> View:
-        """Add ops that repeat the rows, columns or channels of a map that the tensor has several times, and
-        return the view of what they give; another tensor is returned as it is.
+        """Add ops that repeat the rows, columns or channels of a map that the tensor has several times: an
+        Upsample, and a concatenation of the map with itself. Return the view of what they give; a tensor that
+        repeats something else, or nothing, is returned as it is.
         """
         axes = view.axes or ()
         repeated = self._repeated_axes(view)
+        # by H, W or C, how often the tensor has it
         times = {
             piece.axis: _size_or_one(axes[position][index].size)
             for (position, index), piece in repeated.items()
@@ -282,26 +287,27 @@ class Views:
             repeated_value = self.builder.add(
                 name, Upsample(times.get("H", 1), times.get("W", 1)), repeated_value
             )
-        cells_by_axis = dict(zip("HW", self._pieces(repeated_value)[2:], strict=True))
+        _, _, *cells = self._pieces(repeated_value)
+        cells_by_axis = dict(zip("HW", cells, strict=True))  # the rows and columns with their repetitions
         channels = self._channels(view.value)
         copies_of_channels = Piece("C", copies, view.value.channels or 1)
-        return View(
-            repeated_value,
-            join_pieces(
-                [
-                    copies_of_channels
-                    if (position, index) in repeated
-                    else cells_by_axis.get(piece.axis, piece)
-                    for index, piece in enumerate(axis)
-                    if repeated.get((position, index), channels) == channels
-                ]
-                for position, axis in enumerate(axes)
-            ),
-        )
+        repeated_axes = list[list[Piece]]()
+        for position, axis in enumerate(axes):
+            pieces = list[Piece]()
+            for index, piece in enumerate(axis):
+                repeated_piece = repeated.get((position, index))
+                if repeated_piece is None:
+                    pieces.append(cells_by_axis.get(piece.axis, piece))
+                elif repeated_piece == channels:
+                    pieces.append(copies_of_channels)
+                # a repetition of rows or columns is in their piece already
+            repeated_axes.append(pieces)
+        return View(repeated_value, join_pieces(repeated_axes))
 
     def _repeated_axes(self, view: View) -> dict[tuple[int, int], Piece]:
         """Find the rows, columns or channels that a tensor has several times. Return the repeated piece by
-        the axis and the index of the piece that repeats it; nothing if the tensor repeats something else too.
+        the place of the REPEATED piece that repeats it: the position of its axis and its index there. The
+        result is empty if the tensor repeats something else too.
         """
         if not view.value.is_map:
             return {}
@@ -313,16 +319,18 @@ class Views:
             for index, piece in enumerate(axis)
             if piece.axis == REPEATED
         ]
-        # A repetition that is a whole axis repeats the only channel, if no other axis does.
-        alone = [position for position, _ in repeats if len(axes[position]) == 1 and channels.size == 1]
+        # a repetition that is a whole axis repeats the only channel, if no other axis does
+        whole_axes = [position for position, _ in repeats if len(axes[position]) == 1 and channels.size == 1]
         repeated = dict[tuple[int, int], Piece]()
         for position, index in repeats:
-            if index:  # each cell several times
+            stands_before_channels = axes[position][1:2] == (channels,)
+            if index > 0:  # behind a piece: each cell of it several times
                 repeated[position, index] = axes[position][index - 1]
-            elif axes[position][1:2] == (channels,) or [position] == alone:  # all channels several times
+            elif stands_before_channels or [position] == whole_axes:  # all channels several times
                 repeated[position, index] = channels
-        others = len(repeated) < len(repeats) or not {*repeated.values()} <= {channels, *cells}
-        return {} if others else repeated
+        has_unknown_repeats = len(repeated) < len(repeats)
+        repeats_others = not {*repeated.values()} <= {channels, *cells}
+        return {} if has_unknown_repeats or repeats_others else repeated
 
     def layout_op(self, view: View) -> Op | None:
         """Return the one op that gives the value as the tensor holds it, and Identity for the file's own
@@ -333,19 +341,20 @@ class Views:
             return Identity()
         if value.is_array or self.lacks_batch:
             return None
-        n, c, *cells = self._pieces(value)
-        ops: list[tuple[Op, Iterable[tuple[Piece, ...]]]] = []  # each with the axes that it gives
-        size = [cell.size for cell in cells if isinstance(cell.size, int)]
-        if size == [1, 1]:
-            ops.append((Flatten(), [(n,), (c,)]))
-        if len(size) == 2:
-            ops.append((Flatten(size[0], size[1], "HWC"), [(n,), (*cells, c)]))
-            ops.append((Flatten(size[0], size[1], "CHW"), [(n,), (c, *cells)]))
+        batch, channels, *cells = self._pieces(value)
+        candidates: list[tuple[Op, Iterable[tuple[Piece, ...]]]] = []  # each with the axes that it gives
+        known_size = [cell.size for cell in cells if isinstance(cell.size, int)]
+        if known_size == [1, 1]:
+            candidates.append((Flatten(), [(batch,), (channels,)]))
+        if len(known_size) == 2:
+            rows, columns = known_size
+            candidates.append((Flatten(rows, columns, "HWC"), [(batch,), (*cells, channels)]))
+            candidates.append((Flatten(rows, columns, "CHW"), [(batch,), (channels, *cells)]))
         if not cells:
-            ops = [(AsMap(), self._map_axes(n, (), (), (c,)))]
+            candidates = [(AsMap(), self._map_axes(batch, (), (), (channels,)))]
         elif len(axes) == 4:
-            ops += self._map_ops(n, c, cells[0], cells[1], axes)
-        return next((op for op, wanted in ops if axes == join_pieces(wanted)), None)
+            candidates += self._map_ops(batch, channels, cells[0], cells[1], axes)
+        return next((op for op, op_axes in candidates if axes == join_pieces(op_axes)), None)
 
     def rearrange_op(self, view: View, of_map: bool = False) -> Rearrange | None:
         """Return the op that gives the tensor's axes as an array or features, or with `of_map` as a map in
@@ -358,11 +367,12 @@ class Views:
             return None
         if of_map and self.builder.order == "HWC":
             axes = [axes[2], axes[0], axes[1]]
-        if max(sum(map(len, axes)), len(axes), len(pieces)) > MOST_AXES:
+        count_of_parts = sum(map(len, axes))
+        if max(count_of_parts, len(axes), len(pieces)) > MOST_AXES:
             return None
-        # The number of channels is known at any size of the input.
-        becoming = axes[0 if of_map else -1] if axes else ()
-        sized = {piece.axis for piece in becoming if isinstance(piece.size, int)}
+        # The new channels have to be known at any size of the input, so the pattern states their sizes.
+        new_channels = axes[0 if of_map else -1] if axes else ()
+        sized = {piece.axis for piece in new_channels if isinstance(piece.size, int)}
         sized -= {self._channels(view.value).axis}
         return Rearrange(_pattern([piece.axis for piece in pieces], axes, sized), of_map)
 
@@ -370,12 +380,12 @@ class Views:
         """Return the axes without the batch; what stands beside it comes first, as an axis of its own. None
         if another axis holds the batch, or one repeats something.
         """
-        first, *axes = ((), *(view.axes or ())) if self.lacks_batch else view.axes or ((),)
-        beside_batch = first[1:]
-        behind = [beside_batch, *axes] if beside_batch else axes
-        others = any(piece.axis in ("N", REPEATED) for axis in behind for piece in axis)
+        first_axis, *other_axes = ((), *(view.axes or ())) if self.lacks_batch else view.axes or ((),)
+        beside_batch = first_axis[1:]
+        behind_batch = [beside_batch, *other_axes] if beside_batch else other_axes
+        has_other = any(piece.axis in ("N", REPEATED) for axis in behind_batch for piece in axis)
         (batch,) = join_pieces([self._pieces(view.value)[:1]])
-        return None if others or first[:1] != batch else behind
+        return None if has_other or first_axis[:1] != batch else behind_batch
 
     def _map_ops(
         self, n: Piece, c: Piece, h: Piece, w: Piece, axes: Axes
@@ -389,40 +399,42 @@ class Views:
             axes: the tensor's.
         """
         rows, columns, channels = axes[1:] if self.builder.order == "HWC" else (*axes[2:], axes[1])
+        # the innermost pieces of rows and columns, which an op has put there
         times_down, times_across = (_size_or_one(axis[-1].size) if axis else 1 for axis in (rows, columns))
+        repeated_rows = h, Piece(REPEATED, times_down, 0)
+        repeated_columns = w, Piece(REPEATED, times_across, 0)
         ops: list[tuple[Op, Iterable[tuple[Piece, ...]]]] = [
-            (
-                Upsample(times_down, times_across),
-                self._map_axes(
-                    n, (h, Piece(REPEATED, times_down, 0)), (w, Piece(REPEATED, times_across, 0)), (c,)
-                ),
-            )
+            (Upsample(times_down, times_across), self._map_axes(n, repeated_rows, repeated_columns, (c,)))
         ]
         if len(channels) == 2:
             groups = _size_or_one(channels[1].size)
-            inner = c.size // groups
-            ops.append(
-                (
-                    ChannelShuffle(groups),
-                    self._map_axes(n, (h,), (w,), (Piece("C", inner), Piece("C", groups, inner))),
-                )
-            )
-        # cells of a block that are taken from the channels are the innermost piece of the rows
+            channels_of_group = c.size // groups
+            shuffled = Piece("C", channels_of_group), Piece("C", groups, channels_of_group)
+            ops.append((ChannelShuffle(groups), self._map_axes(n, (h,), (w,), shuffled)))
+        # depth to space: cells of a block are taken from the channels
         block = times_down
-        if (rest := ratio(c.size, block**2)) is not None:
-            cell = (h, Piece("C", block, block * rest)), (w, Piece("C", block, rest))
-            # the cells of a block come first among the channels; below, behind them
-            ops.append((DepthToSpace(block, "DCR"), self._map_axes(n, *cell, (Piece("C", rest),))))
-            cell = (h, Piece("C", block, block)), (w, Piece("C", block))
-            ops.append((DepthToSpace(block, "CRD"), self._map_axes(n, *cell, (Piece("C", rest, block**2),))))
-        # the other way, cells of a block are put into the channels: a piece of these is of the rows
+        if (fewer_channels := ratio(c.size, block**2)) is not None:
+            # DCR: the cells of a block come first among the channels; CRD: behind them
+            cells_first = (
+                (h, Piece("C", block, block * fewer_channels)),
+                (w, Piece("C", block, fewer_channels)),
+                (Piece("C", fewer_channels),),
+            )
+            cells_last = (
+                (h, Piece("C", block, block)),
+                (w, Piece("C", block)),
+                (Piece("C", fewer_channels, block**2),),
+            )
+            ops.append((DepthToSpace(block, "DCR"), self._map_axes(n, *cells_first)))
+            ops.append((DepthToSpace(block, "CRD"), self._map_axes(n, *cells_last)))
+        # space to depth: cells of a block are put into the channels, so a piece of these is of the rows
         block = next((_size_or_one(piece.size) for piece in channels if piece.axis == h.axis), 1)
-        fewer, narrower = (quotient(cell.size, block) for cell in (h, w))
-        if block > 1 and fewer is not None and narrower is not None:
-            blocks = ((Piece("H", fewer, block),), (Piece("W", narrower, block),))
-            within = (Piece("H", block), Piece("W", block))
-            ops.append((SpaceToDepth(block, "DCR"), self._map_axes(n, *blocks, (*within, c))))
-            ops.append((SpaceToDepth(block, "CRD"), self._map_axes(n, *blocks, (c, *within))))
+        fewer_rows, fewer_columns = (quotient(cell.size, block) for cell in (h, w))
+        if block > 1 and fewer_rows is not None and fewer_columns is not None:
+            blocks = ((Piece("H", fewer_rows, block),), (Piece("W", fewer_columns, block),))
+            cells = (Piece("H", block), Piece("W", block))
+            ops.append((SpaceToDepth(block, "DCR"), self._map_axes(n, *blocks, (*cells, c))))
+            ops.append((SpaceToDepth(block, "CRD"), self._map_axes(n, *blocks, (c, *cells))))
         return ops
 
     def _map_axes(
@@ -440,55 +452,54 @@ class Views:
             batch = BATCH
         elif self.batch == 1:
             batch = ONLY
-        return [
-            Piece("N", batch),
-            *(
-                Piece(axis, self._size(value, axis) if size is None else size)
-                for axis, size in _axes_of(value)
-            ),
+        axes = [
+            Piece(axis, self._size(value, axis) if size is None else size) for axis, size in _axes_of(value)
         ]
+        return [Piece("N", batch), *axes]
 
     def _channels(self, value: Value) -> Piece:
         """Return the channels of a value as one piece; an array has them last."""
         _, *axes = self._pieces(value)
-        return axes[-1 if value.is_array else 0] if axes else Piece("a", 1)  # a number of each image has none
+        if not axes:  # a number of each image
+            return Piece("a", 1)
+        return axes[-1] if value.is_array else axes[0]
 
     def _size(self, value: Value, axis: str) -> Dim:
-        """Return the size of an open axis: what its op computes, or an unknown of its own. It is decided
-        once.
+        """Return the size of an open axis: what the value's op computes from the sizes that it reads, or a
+        new unknown. The sizes of all open axes of the value are kept.
         """
         if (value.node, axis) not in self._open:
-            for each, size in {
-                axis: unknown(f"{axis} of {value.node}"),
-                **self._computed_sizes(value),
-            }.items():
-                self._open.setdefault((value.node, each), size)
+            sizes = {axis: unknown(f"{axis} of {value.node}"), **self._computed_sizes(value)}
+            for sized_axis, size in sizes.items():
+                self._open.setdefault((value.node, sized_axis), size)
         return self._open[value.node, axis]
 
     def _computed_sizes(self, value: Value) -> dict[str, Dim]:
-        """Compute the sizes of a value's open axes by its op's shape rule, and return those that are
-        decided.
+        """Compute the sizes of a value's open axes by its op's shape rule, and return them by axis; none for
+        an axis whose size the rule does not tell.
         """
         node = self.builder.nodes.get(value.node)
         if node is None or isinstance(node.op, Foreign | Resize):
             return {}
-        values = [self.builder.value(each) for each in node.inputs]
-        sizes = [self._sizes(each) for each in values if each.shape is not None]
-        if len(sizes) < len(values):
+        inputs = [self.builder.value(name) for name in node.inputs]
+        input_sizes = [self._sizes(read) for read in inputs if read.shape is not None]
+        if len(input_sizes) < len(inputs):
             return {}
-        opened = {axis: index for index, (axis, size) in enumerate(_axes_of(value)) if size is None}
+        open_axes = {axis: index for index, (axis, size) in enumerate(_axes_of(value)) if size is None}
         try:
-            shape = _output_shape(node.op, sizes)
-        except GraphError:  # of values that a file joins, the sizes are the same
+            shape = _output_shape(node.op, input_sizes)
+        except GraphError:
             if not isinstance(node.op, Merge | ConcatChannels):
                 return {}
+            # a file that joins values states that their sizes are the same: those of the first one that has
+            # an open size there
             return {
-                axis: each[index]
-                for axis, index in opened.items()
-                for each in reversed(sizes)
-                if isinstance(each[index], Open)
+                axis: sizes[index]
+                for axis, index in open_axes.items()
+                for sizes in reversed(input_sizes)
+                if isinstance(sizes[index], Open)
             }
-        return {axis: shape[index] for axis, index in opened.items()}
+        return {axis: shape[index] for axis, index in open_axes.items()}
 
     def _sizes(self, value: Value) -> Sequence[Dim]:
         """Return the sizes of a value's axes in the type of its shape."""
@@ -497,15 +508,18 @@ class Views:
 
 
 def _axes_of(value: Value) -> Iterable[tuple[str, int | None]]:
-    """Pair the letters of a value's axes with their sizes."""
+    """Pair the letters of a value's axes, CHW of a map, C of features or abc... of an array, with their
+    sizes.
+    """
     return zip(_LETTERS if value.is_array else "CHW", value.shape or (), strict=False)
 
 
 def _output_shape(op: Op, sizes: Sequence[Sequence[Dim]]) -> Sequence[Dim]:
-    """Return the shape of what an op makes of values of these sizes.
+    """Return the shape of what an op makes of values of these sizes, which may be open.
 
-    Whether a window fits, and anything is left of a crop, is not asked: no graph takes an image for which it
-    is not so. That is, whole strides are added to a map before, and taken off again.
+    The op's rule would ask whether a window fits into a map, and whether a crop leaves anything of it, which
+    an open size does not tell. No graph takes an image for which it is not so. So many whole strides are
+    added to open sizes that the answer is yes, and as many cells are taken off the result.
 
     Raises:
         GraphError: it depends on the input's size in a way that has no sum.
@@ -527,21 +541,23 @@ def _size_or_one(size: Dim) -> int:
 
 def _pattern(letters: Sequence[str], axes: Sequence[Sequence[Piece]], sized: Collection[str]) -> str:
     """Write the pattern of Rearrange that splits the axes `letters` into pieces, and makes `axes` of
-    these.
+    these: `(c0 c1=4) h w -> (h w) c1 c0` for channels in two pieces.
 
     Args:
         sized: the axes of which each piece says its size; of others, all but the first say it.
     """
-    pieces = sorted((piece for axis in axes for piece in axis), key=lambda piece: -piece.stride)
+    outermost_first = sorted((piece for axis in axes for piece in axis), key=lambda piece: -piece.stride)
     words = dict[Piece, str]()
     before = list[list[str]]()
     for letter in letters:
-        own = [piece for piece in pieces if piece.axis == letter]
-        for index, piece in enumerate(own):
-            words[piece] = f"{letter.lower()}{index}" if own[1:] else letter.lower()
-        unsized = 0 if letter in sized else 1
-        sizes = [f"={piece.size}" if index >= unsized else "" for index, piece in enumerate(own)]
-        before.append([words[piece] + size for piece, size in zip(own, sizes, strict=True)])
+        pieces = [piece for piece in outermost_first if piece.axis == letter]
+        is_split = len(pieces) > 1
+        count_unsized = 0 if letter in sized else 1
+        sized_words = []
+        for index, piece in enumerate(pieces):
+            words[piece] = f"{letter.lower()}{index}" if is_split else letter.lower()
+            sized_words.append(words[piece] if index < count_unsized else f"{words[piece]}={piece.size}")
+        before.append(sized_words)
     after = [[words[piece] for piece in axis] for axis in axes]
     return " -> ".join(" ".join(map(_axis_text, side)) for side in (before, after)).strip()
 

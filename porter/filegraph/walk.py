@@ -131,21 +131,24 @@ class NodeWalk(Generic[N]):
         """
         if isinstance(source, View):
             return source
-        name, index = source
         if source not in self.view_of:
-            if not self.flow.is_live(source):
-                raise Unsupported(f"of the constant '{name}'")
-            if name not in self.flow.nodes:
-                raise GraphError(f"no node gives output {index} of '{name}'")
-            node = self.flow.nodes[name]
-            if (name, 0) in self.view_of:  # it follows the node's first value, if that is known
-                inputs = [self.view_of[name, 0]]
-            else:
-                inputs = [self.view(other) for other in node.inputs if self.flow.is_live(other)]
-            values = [view.value for view in inputs]
-            foreign = self.builder.foreign(f"{name}:{index}", f"{node.op} output {index}", *values)
-            self.view_of[source] = self.views.own_view(foreign)
+            self.view_of[source] = self.views.own_view(self._add_foreign_output(source))
         return self.view_of[source]
+
+    def _add_foreign_output(self, source: NodeOutput) -> Value:
+        """Add a foreign node for an output that no reader gives, and return its value. Raises as `view`."""
+        name, index = source
+        if not self.flow.is_live(source):
+            raise Unsupported(f"of the constant '{name}'")
+        if name not in self.flow.nodes:
+            raise GraphError(f"no node gives output {index} of '{name}'")
+        node = self.flow.nodes[name]
+        if (name, 0) in self.view_of:  # it follows the node's first value, if that is known
+            inputs = [self.view_of[name, 0]]
+        else:
+            inputs = [self.view(read) for read in node.inputs if self.flow.is_live(read)]
+        values = [view.value for view in inputs]
+        return self.builder.foreign(f"{name}:{index}", f"{node.op} output {index}", *values)
 
     def sizes(self, source: Source) -> tuple[Dim, ...] | None:
         """Return the sizes of a tensor; None if they are unknown."""
@@ -226,13 +229,15 @@ class NodeWalk(Generic[N]):
         return array or self.views.own_view(self.value(source))
 
     def is_value(self, source: Source) -> bool:
-        """Return whether a source depends on the pixels, as `is_live` does; a constant that is repeated for
-        each image counts as a constant.
+        """Return whether a source depends on the pixels of the input; zeros, and a constant that is repeated
+        for each image, do not.
         """
         return source not in self.zero_sizes and self.is_live(self.drop_repeats(source))
 
     def is_live(self, source: Source) -> bool:
-        """Return what Dataflow.is_live says; a view is always live."""
+        """Return whether a source depends on the pixels of the input (Dataflow.is_live); a view always
+        does.
+        """
         return isinstance(source, View) or self.flow.is_live(source)
 
     def constant(self, source: Source) -> Numbers | None:
@@ -257,7 +262,7 @@ class NodeWalk(Generic[N]):
         """
         if isinstance(source, View):
             return source
-        node = self.flow.nodes.get(source[0])
+        node = self.flow.nodes.get(source[0])  # the node that gives it
         if node is not None and node.name not in self.flow.live and self.flow.repeats(node):
             return self.drop_repeats(node.source)
         before = self.before_repeat(source)
@@ -271,19 +276,20 @@ class NodeWalk(Generic[N]):
         return self.repeated[source].before if source in self.repeated else source
 
     def constant_fill(self, source: Source, axis: int) -> tuple[Dim, float] | None:
-        """Return the size of an axis, and the number, of a constant that is one number everywhere; None for
-        other constants.
+        """Return the size of an axis, and the number, of a constant that is one number everywhere: a join
+        with such a constant is a pad of that size. None for other constants.
         """
         if source in self.zero_sizes:
-            return self.zero_sizes[source][position_of(axis, len(self.zero_sizes[source]))], 0.0
+            sizes = self.zero_sizes[source]
+            return sizes[position_of(axis, len(sizes))], 0.0
         tensor = self.weights(self.drop_repeats(source))
         if tensor is None:
             return None
-        shape = self.repeated[source].sizes if source in self.repeated else tensor.shape
+        sizes = self.repeated[source].sizes if source in self.repeated else tensor.shape
         numbers = self.flow.stored_numbers(tensor.name)
-        if not shape or not numbers.size or np.any(numbers != numbers.flat[0]):
+        if not sizes or not numbers.size or np.any(numbers != numbers.flat[0]):
             return None
-        return shape[position_of(axis, len(shape))], float(numbers.flat[0])
+        return sizes[position_of(axis, len(sizes))], float(numbers.flat[0])
 
     def array(self, source: Source, order: Sequence[int] | None = None) -> View:
         """Return a value as an array with its tensor's axes, in another order if one is given, or as
@@ -293,12 +299,12 @@ class NodeWalk(Generic[N]):
             Unsupported: porter has no op for that.
         """
         view = self.view(source)
-        transposed = view if order is None else view.transposed(order)
+        ordered = view if order is None else view.transposed(order)
         if isinstance(source, View):
-            return self.as_array(view.value.node, transposed)
-        return self.as_array(
-            source[0], transposed, self._tap_of(view, source) if transposed == view else None
-        )
+            return self.as_array(view.value.node, ordered)
+        node_name, _ = source
+        tap = self._tap_of(view, source) if ordered == view else None  # it names the value in its own order
+        return self.as_array(node_name, ordered, tap)
 
     def _tap_of(self, view: View, source: NodeOutput) -> str | None:
         """Return the tap (the framework's name for a value when it runs the graph) for an op that gives a
@@ -315,7 +321,16 @@ class NodeWalk(Generic[N]):
         return None if source in self.images or source[0] in self.apart else self.tap(source)
 
     def as_array(self, name: str, view: View, tap: str | None = None) -> View:
-        """Return what `array` gives, for a view; `name` is the name of the op that makes the array."""
+        """Return a tensor's value as an array with the tensor's axes, or as features; the op for it is added
+        once for each view.
+
+        Args:
+            name: of the op that makes the array.
+            tap: the framework's name for the tensor's value.
+
+        Raises:
+            Unsupported: porter has no op for that.
+        """
         view = self.views.materialise_repeats(f"{name}:repeated", view)
         if (array := self.array_of_own_axes(view)) is not None:
             return array
@@ -324,35 +339,39 @@ class NodeWalk(Generic[N]):
             op = self.views.rearrange_op(view)
             if op is None:
                 raise Unsupported("of values whose batch is not the first axis, or that are repeated")
-            # the array has the tensor's axes, so that it is the value of the tap
-            own = len(op.moves.joined) == rank - (not self.views.lacks_batch)
-            value = self.builder.add(name, op, view.value, tap=tap if own else None)
+            # an array with more axes than the tensor, one from beside the batch, is not what the tap names
+            tensor_axes = rank if self.views.lacks_batch else rank - 1
+            has_tensor_axes = len(op.moves.joined) == tensor_axes
+            value = self.builder.add(name, op, view.value, tap=tap if has_tensor_axes else None)
             self._arrays[view] = self.views.as_rank(value, rank)
         return self._arrays[view]
 
     def _with_batch_within(self, name: str, view: View) -> View | None:
-        """Return a view whose batch does not come first as an array of its axes in their order; None for
-        others. What stands before and behind the batch in its axis become axes of the array.
+        """Return a tensor whose batch does not come first as a view of an array with the tensor's axes in
+        their order. An axis that holds more than the batch is split: what stands in it before the batch and
+        behind it become axes of the array. None if the batch comes first, or there is none.
         """
-        batches = [
+        places_of_batch = [
             (position, index)
             for position, axis in enumerate(view.axes or ())
             for index, piece in enumerate(axis)
             if piece.axis == "N"
         ]
-        if view.axes is None or batches in ([], [(0, 0)]):
+        if view.axes is None or places_of_batch in ([], [(0, 0)]):
             return None
-        position, index = batches[0]
+        position, index = places_of_batch[0]
         axis = view.axes[position]
         before, batch, behind = axis[:index], axis[index : index + 1], axis[index + 1 :]
-        own_axes = (*view.axes[:position], *filter(None, (before, behind)), *view.axes[position + 1 :])
-        array = self.as_array(name, replace(view, axes=(batch, *own_axes)))
-        if len(array.value.shape or ()) != len(own_axes):
+        beside_batch = filter(None, (before, behind))
+        array_axes = (*view.axes[:position], *beside_batch, *view.axes[position + 1 :])
+        array = self.as_array(name, replace(view, axes=(batch, *array_axes)))
+        if len(array.value.shape or ()) != len(array_axes):
             return None
         return self.views.with_batch_inside(array.value, position, len(before) > 0, len(behind) > 0)
 
     def align_axes(self, name: str, view: View) -> Aligned:
-        """Return a value with the tensor's axes: a map or features in any order of theirs, or an array.
+        """Return a value whose axes are the tensor's, for ops along one axis: a map or features, in any order
+        of their axes, otherwise an array.
 
         Args:
             name: of the op that makes the array.
@@ -366,8 +385,9 @@ class NodeWalk(Generic[N]):
             return Aligned(view.value, axes, partial(self.views.in_axis_order, names=names))
         order = view.batch_first
         array = self.as_array(name, view.transposed(order))
-        inner = [order.index(position) for position in range(len(order))]
-        axes = Items(None if array.has_batch(position) else array.axis_at(position) for position in inner)
+        # by the position of an axis in the tensor, its position with the batch first
+        positions = [order.index(position) for position in range(len(order))]
+        axes = Items(None if array.has_batch(position) else array.axis_at(position) for position in positions)
 
         def as_tensor(value: Value) -> View:
             """Return how the tensor holds what an op made of the array."""
@@ -377,33 +397,39 @@ class NodeWalk(Generic[N]):
         return Aligned(array.value, axes, as_tensor)
 
     def array_of_own_axes(self, view: View) -> View | None:
-        """Return the view if it holds an array, or features, with that value's own axes; otherwise None."""
+        """Return the view if it holds an array, or features, with that value's own axes, so that no op is
+        needed to make an array of it; otherwise None.
+        """
         shape, axes = view.value.shape, view.axes
         if axes is None or shape is None or view.value.is_map:
             return None
-        axes_in_batch = len(shape) - len(axes) + 1  # that the first axis holds beside the batch
-        is_own = axes_in_batch == self.views.has_more_than_batch(axes[0]) and (
-            self.views.as_rank(view.value, len(axes)) == view
-        )
-        return view if is_own else None
+        # the first axis of the tensor may hold one axis of the value beside the batch
+        axes_in_batch = len(shape) - len(axes) + 1
+        has_as_many_axes = axes_in_batch == self.views.has_more_than_batch(axes[0])
+        is_unmoved = has_as_many_axes and self.views.as_rank(view.value, len(axes)) == view
+        return view if is_unmoved else None
 
     def as_cells(self, name: str, view: View) -> View:
-        """Return an array as a map that has the array's channels, and its other axes as rows.
+        """Add the op that makes a map of an array, for ops that take maps only, and return the tensor as a
+        view of that map. The map has the array's channels, and its other axes as rows: an array of axes
+        a, b, c becomes a map of c channels, a * b rows and one column (`a b c -> c (a b) ()`).
 
         Raises:
             Unsupported: it is no array of known size whose last axis are the channels.
         """
         sizes = view.known_sizes
         shape = view.value.shape or ()
-        letters = "abcdefgh"[: len(shape)]
         if not self.views.has_channels(view, -1) or not view.value.is_array or None in shape[1:-1]:
             raise Unsupported("of axes that are no cells of channels")
-        before = " ".join([letters[0], *letters[1:]])
-        pattern = f"{before} -> {letters[-1]} ({' '.join(letters[:-1])}) ()"
+        letters = "abcdefgh"[: len(shape)]
+        rows, channels = " ".join(letters[:-1]), letters[-1]
+        pattern = f"{' '.join(letters)} -> {channels} ({rows}) ()"
         cells = self.builder.add(name, Rearrange(pattern, True), view.value)
-        order = (0, 2, 3, 1) if self.views.builder.order == "CHW" else (0, 1, 2, 3)
-        order_of_axes = [axis - 1 for axis in order[1:]] if self.views.lacks_batch else order
-        return self.views.own_view(cells).transposed(order_of_axes).reshaped(sizes)
+        # the channels are the array's last axis, but come second in a map of a file with channels first
+        channels_last = [0, 2, 3, 1] if self.views.builder.order == "CHW" else [0, 1, 2, 3]
+        if self.views.lacks_batch:
+            channels_last = [axis - 1 for axis in channels_last[1:]]
+        return self.views.own_view(cells).transposed(channels_last).reshaped(sizes)
 
     def try_as_cells(self, name: str, view: View) -> View:
         """Return what `as_cells` gives if the view is such an array, otherwise the view as it is."""
@@ -425,8 +451,8 @@ class NodeWalk(Generic[N]):
         raise Unsupported("of constants")
 
     def try_lay_out(self, source: Source) -> View:
-        """Return what `lay_out` gives if one op lays the value out so; otherwise the value as its tensor
-        holds it, such as a list of cells.
+        """Return a value as a map or features in the file's own layout (`lay_out`) if one op lays it out so;
+        otherwise as its tensor holds it, such as a list of cells.
         """
         view = self.view(source)
         if isinstance(source, View) or view.value.is_array or self.views.layout_op(view) is None:
@@ -440,21 +466,20 @@ class NodeWalk(Generic[N]):
         view = self.try_lay_out(source)
         if self.views.has_channels(view, axis):
             return view
-        name = view.value.node if isinstance(source, View) else source[0]
-        array = self._with_batch_within(name, view)
+        node_name = view.value.node if isinstance(source, View) else source[0]
+        array = self._with_batch_within(node_name, view)
         for candidate in (array, self.lay_out(source)) if array else (self.lay_out(source),):
             if self.views.has_channels(candidate, axis):
                 return candidate
         return self.views.own_view(self.value(source)) if view.rank == 4 else self.lay_out(source)
 
     def lay_out_side_by_side(self, sources: Collection[Source]) -> list[View]:
-        """Return what `try_lay_out` gives for several values. Beside a map in the file's layout, arrays of
-        four axes are laid out as maps too.
+        """Lay out several values that one op reads, each as `try_lay_out` does. If one is a map in the file's
+        layout, arrays of four axes beside it are laid out as maps too, so that all fit together.
         """
         views = [self.try_lay_out(source) for source in sources]
-        own = self.views.layout()
-        # What stands beside such a map is one.
-        if any(view.value.is_map and self.views.axis_names(view) == own for view in views):
+        map_layout = self.views.layout()
+        if any(view.value.is_map and self.views.axis_names(view) == map_layout for view in views):
             views = [
                 self.views.own_view(self.value(source)) if view.value.is_array and view.rank == 4 else view
                 for source, view in zip(sources, views, strict=True)
@@ -462,11 +487,12 @@ class NodeWalk(Generic[N]):
         return views
 
     def align_values(self, sources: Sequence[Source]) -> tuple[list[Value], Callable[[Value], View]] | None:
-        """Return values whose axes match, and a function that gives the tensor's view of what an op makes of
-        them; None if their axes do not match. One value may have all axes, and the others single cells in
-        place of some.
+        """Return the values that an op of several inputs reads, with matching axes, and a function from what
+        the op makes of them to the tensor's view of it; None if their axes do not match. One value may have
+        all axes, and the others single cells in place of some.
         """
         views = [self.try_lay_out(source) for source in sources]
+        # the view that has all axes that any of them has
         widest = next((view for view in views if all(map(view.covers, views))), None)
         kinds = {(view.value.is_array, len(view.value.shape or ())) for view in views}
         if widest is not None and len(kinds) == 1:
@@ -501,38 +527,38 @@ class NodeWalk(Generic[N]):
         Args:
             ends: the values of porter's graph, by the file's names, at which the file's graph can end.
             outputs: which of them the graph gives.
-            names: what the framework calls the values that the file gives; None if these are taps of `ends`.
+            names: what the framework calls the values that the file gives; None if these are the taps (the
+                framework's names for values) of `ends`.
         """
         graph = self.builder.finish(ends[source] for source in outputs if source in ends)
-        outputs_by_name = names
-        if outputs_by_name is None:
-            outputs_by_name = {name: source for source in ends if (name := self.tap(source))}
-        nodes = {name: ends[source].node for name, source in outputs_by_name.items() if source in ends}
+        if names is None:
+            names = {name: source for source in ends if (name := self.tap(source))}
+        nodes = {name: ends[source].node for name, source in names.items() if source in ends}
         given_nodes = {name: node for name, node in nodes.items() if node in graph.by_name}
         return replace(graph, given=given_nodes, evaluated=self.flow.evaluated)
 
     def _output_value(self, source: NodeOutput) -> Value:
         """Return the value of an output, laid out as ports give it. What no port can give becomes foreign."""
         view = self.view(source)
-        if source[0] in self.apart:
-            return self.builder.foreign(source[0], "an output that is taken apart into images", view.value)
+        node_name, _ = source
+        if node_name in self.apart:
+            return self.builder.foreign(node_name, "an output that is taken apart into images", view.value)
         if view.value.node in self.builder.truths:
             return self.builder.foreign(
-                source[0], "an output that says whether something holds, in no numbers", view.value
+                node_name, "an output that says whether something holds, in no numbers", view.value
             )
         if self._has_more_than_batch(view):
             return self.builder.foreign(
-                source[0], "an output whose first axis has more than the images", view.value
+                node_name, "an output whose first axis has more than the images", view.value
             )
-        # only the batch is left of its axes
-        if view.rank == (not self.views.lacks_batch) and view.value.shape != ():
-            feature = self.views.in_file_layout(source[0], view.with_axes([-1]))  # a number of each image
-            return self.builder.add(source[0], Rearrange("() ->"), feature, tap=self.tap(source))
+        rank = view.rank if self.views.lacks_batch else view.rank - 1  # without the batch
+        if rank == 0 and view.value.shape != ():
+            feature = self.views.in_file_layout(node_name, view.with_axes([-1]))  # a number of each image
+            return self.builder.add(node_name, Rearrange("() ->"), feature, tap=self.tap(source))
         is_array = view.value.is_array or self.views.layout_op(view) is None
         array = none_if_unsupported(lambda: self.array(source)) if is_array else None
-        rank = view.rank - (not self.views.lacks_batch)
-        is_whole = array is not None and len(array.value.shape or ()) == rank
-        return array.value if array is not None and is_whole else self.value(source)
+        has_all_axes = array is not None and len(array.value.shape or ()) == rank
+        return array.value if array is not None and has_all_axes else self.value(source)
 
     def _has_more_than_batch(self, view: View) -> bool:
         """Return whether a value's first axis has more than the images, so that it can be no output."""
@@ -565,37 +591,38 @@ class NodeWalk(Generic[N]):
         """
         view = output if isinstance(output, View) else self.views.own_view(output)
         self.view_of[node.name, index] = view
-        layer = self.builder.nodes.get(view.value.node)
+        porter_node = self.builder.nodes.get(view.value.node)
+        if porter_node is None:
+            return
         tap = None if view.value.node in self.builder.truths else self._tap_name((node.name, index))
-        plain = view == self.views.own_view(view.value)
-        if layer is not None and layer.tap is None and plain:
-            self.builder.nodes[layer.name] = replace(layer, tap=tap)
-        # the file's value is a moved one of the node's
-        elif layer is not None and layer.tap in (None, tap) and not plain:
-            self.builder.nodes[layer.name] = replace(layer, tap=None, moved=True)
+        has_own_layout = view == self.views.own_view(view.value)
+        if porter_node.tap is None and has_own_layout:
+            self.builder.nodes[porter_node.name] = replace(porter_node, tap=tap)
+        elif porter_node.tap in (None, tap) and not has_own_layout:
+            self.builder.nodes[porter_node.name] = replace(porter_node, tap=None, moved=True)
 
     def foreign(self, node: N, lacks: str) -> Value:
-        """Add a node that porter has no op for, and return its value; the roles of its tensors are the last
-        parts of their names.
+        """Add a foreign node for what porter has no op for, and return its value.
 
         Args:
-            lacks: see Unsupported.
+            lacks: what of the operator porter lacks, in words that follow its name, see Unsupported.
         """
         tensors_of = self.flow.tensors_of
         names = self._read_tensors(node) if tensors_of is None else tensors_of(node)
-        sources = [source for source in node.inputs if self.flow.is_live(source)]
         tensors = {role: Stored(name) for role, name in names.items()}
+        sources = [source for source in node.inputs if self.flow.is_live(source)]
         reads = tuple(
-            None if self._has_more_than_batch(self.view(each)) else self._tap_name(each) for each in sources
+            None if self._has_more_than_batch(self.view(source)) else self._tap_name(source)
+            for source in sources
         )
-        # The op is what porter lacks, not a layout that nobody asked for.
+        # not laid out as the file has them: that would add ops that nobody asked for
         values = [self.view(source).value for source in sources]
         kind = f"{node.op} {lacks}".strip()
         return self.builder.foreign(node.name, kind, *values, tensors=tensors, reads=reads)
 
     def _read_tensors(self, node: N) -> dict[str, str]:
-        """Return the names of the stored tensors that a node reads, by role: the last part of a name, or the
-        whole name if several share that part.
+        """Return the names of the stored tensors that a node reads, by role: the last part of a name
+        (`kernel` of `conv1/kernel`), or the whole name if several share that part.
         """
         tensors = [
             tensor
@@ -629,6 +656,8 @@ def part_of(node: N, name: str) -> N:
 
 
 def apply_elementwise(walk: Walk, node: OperatorNode, source: Source, *ops: Op) -> View:
-    """Add ops of each number, one after the other, in whatever axes the tensor has, and return the view."""
+    """Add ops that compute each number from itself, such as Relu, one after the other, and return the view of
+    the last one's value, with the axes that the tensor of `source` has.
+    """
     view = walk.try_lay_out(source)
     return walk.views.with_axes_of(view, walk.builder.chain(node.name, view.value, ops))
