@@ -82,44 +82,53 @@ def take_apart(
         stated_by: gives the block, and the pads or crops, of a node; those of this node and of the ones that
             put the map together again.
     """
-    inside, ends, axis = _nodes_until_together(walk, node)
+    inside, ends, row_axis = _nodes_until_together(walk, node)
+    end_op = ends[0].op
     source: Source = node.source
-    steps = [stated_by(walk, each) for each in (node, *ends)]
-    if axis is not None:
-        source = walk.view(source).with_axes([axis])
-        steps = [_row_as_map(*each, axis) for each in steps]
+    stated = [stated_by(walk, apart_or_end) for apart_or_end in (node, *ends)]
+    if row_axis is not None:  # a row of cells is a map of one row, or of one column
+        source = walk.view(source).with_axes([row_axis])
+        stated = [_row_as_map(block, pads_or_crops, row_axis) for block, pads_or_crops in stated]
     value = walk.value(source)
     sizes = source.sizes if isinstance(source, View) else walk.sizes(source)
     if sizes is None or not value.is_map:
         raise Unsupported(_OF_OTHERS)
-    block, pads, crops = _checked_numbers(steps, ends[0].op)
-    for index, (size, step) in enumerate(zip(sizes[1:3], block, strict=True)):
-        around, cut = pads[2 * index : 2 * index + 2], crops[2 * index : 2 * index + 2]
-        if not _has_open(around) and not divides(step, size + sum(around)):
+    block, pads, crops = _checked_numbers(stated, end_op)
+    for size, step, axis_pads, axis_crops in zip(
+        sizes[1:3], block, (pads[:2], pads[2:]), (crops[:2], crops[2:]), strict=True
+    ):
+        if not _has_open(axis_pads) and not divides(step, size + sum(axis_pads)):
             raise Unsupported(
                 "by a block of which the padded map has no whole number, at some size of the image"
             )
-        # Numbers for the cells of an image would then fit those of the map.
-        if not _has_open(cut) and sum(cut) >= step:
-            raise Unsupported(f"before a {ends[0].op} that crops a whole block or more")
+        # numbers for the cells of an image would then fit those of the map
+        if not _has_open(axis_crops) and sum(axis_crops) >= step:
+            raise Unsupported(f"before a {end_op} that crops a whole block or more")
+    # the whole map is convolved with the pads that the crops leave of these
     top, bottom, left, right = fixed_sizes(pad - crop for pad, crop in zip(pads, crops, strict=True))
     walk.apart.update({node.name, *inside})
     taken_apart = replace(value, apart=Apart((block[0], block[1]), (top, bottom, left, right)))
-    return taken_apart if axis is None else walk.views.own_view(taken_apart).without_axes([axis])
+    return taken_apart if row_axis is None else walk.views.own_view(taken_apart).without_axes([row_axis])
 
 
-def _checked_numbers(steps: Sequence[Stated], end: str) -> tuple[list[int], list[Dim], list[Dim]]:
-    """Return the block and the pads of the first node, and the crops of the others, whose op is `end`.
+def _checked_numbers(stated: Sequence[Stated], end_op: str) -> tuple[list[int], list[Dim], list[Dim]]:
+    """Return the block and the pads of the node that takes a map apart, and the crops of those that put it
+    together.
+
+    Args:
+        stated: what the first node states, and each of the nodes at the end.
+        end_op: the op of the latter, for the message.
 
     Raises:
         Unsupported: they are unknown, of other axes than two, or differ among the nodes at the end.
     """
-    (block, pads), (_, crops) = steps[:2]
+    block, pads = stated[0]
+    _, crops = stated[1]
     if block is None or pads is None or len(block) != 2 or len(pads) != 4:
         raise Unsupported(_OF_OTHERS)
-    if crops is None or any(each != (block, crops) for each in steps[1:]):
+    if crops is None or any(end != (block, crops) for end in stated[1:]):
         raise Unsupported(
-            f"whose {end} is by another block, or by numbers that the model computes as it runs"
+            f"whose {end_op} is by another block, or by numbers that the model computes as it runs"
         )
     return block, pads, crops
 
@@ -149,8 +158,9 @@ def _row_as_map(block: list[int] | None, pads: list[Dim] | None, axis: int) -> S
 
 
 def _nodes_until_together(walk: NodeWalk[N], node: N) -> tuple[dict[str, N], list[N], int | None]:
-    """Return the nodes that compute with the map that a node takes apart, those that put it together, and the
-    axis that an ExpandDims adds to a row of cells; None if none does.
+    """Follow the readers of what a node takes apart, until it is put together again. Return the nodes that
+    compute with it, by name, the nodes that put it together, and the axis that an ExpandDims adds to a row of
+    cells; None for the axis if it is a map.
 
     Raises:
         Unsupported: they are something else than a window and ops of each cell behind it.
@@ -161,21 +171,21 @@ def _nodes_until_together(walk: NodeWalk[N], node: N) -> tuple[dict[str, N], lis
     before_window = {node.name}
     added_axes = set[float | None]()
     while waiting:
-        each = waiting.pop()
-        kind = walk.flow.kind(each)
+        reader = waiting.pop()
+        kind = walk.flow.kind(reader)
         # a node that reads the taken apart map itself is the window
-        may_be_window = any(source in before_window for source, _ in each.inputs)
+        may_be_window = any(source in before_window for source, _ in reader.inputs)
         if kind in _TOGETHER and not may_be_window:
-            ends.append(each)
+            ends.append(reader)
             continue
         if may_be_window and kind == "ExpandDims":
-            before_window.add(each.name)
-            added_axes.add(walk.flow.number(each.inputs[1]))
+            before_window.add(reader.name)
+            added_axes.add(walk.flow.number(reader.inputs[1]))
         elif kind not in (_WINDOWS if may_be_window else _OF_EACH_CELL):
-            raise Unsupported(f"before {each.op}")
-        if each.name not in inside:
-            waiting += walk.flow.readers.get(each.name, ())
-        inside[each.name] = each
+            raise Unsupported(f"before {reader.op}")
+        if reader.name not in inside:
+            waiting += walk.flow.readers.get(reader.name, ())
+        inside[reader.name] = reader
     _expect_one_value(walk, node, inside)
     if not ends:
         raise Unsupported(f"without a {_TOGETHER[0]}")
@@ -186,18 +196,22 @@ def _expect_one_value(walk: NodeWalk[N], node: N, inside: Mapping[str, N]) -> No
     """Expect that the nodes `inside`, which compute with what `node` gives, read no other value of the
     network than that and each other's. Raises Unsupported if they do.
     """
-    sources = {source for each in inside.values() for source in each.inputs} - {(node.name, 0)}
-    if any(walk.is_live(source) for source in sources if source[0] not in inside):
+    sources = {source for reader in inside.values() for source in reader.inputs} - {(node.name, 0)}
+    outside_sources = [(name, output) for name, output in sources if name not in inside]
+    if any(walk.is_live(source) for source in outside_sources):
         raise Unsupported("before an op of several values")
 
 
 def _added_axis(added: Collection[float | None]) -> int | None:
-    """Return whether the added axis is the rows or the columns of a map, as 1 or 2; None if none is added.
-    Raises Unsupported if it is another axis, or one of several.
+    """Return the axis that ExpandDims add to a row of cells to make it a map: 1 for rows, 2 for columns; None
+    if none is added. Raises Unsupported if it is another axis, or one of several.
+
+    Args:
+        added: the axes that the nodes state, from either end; None for one that the model computes.
     """
     if not added:
         return None
-    axis = next(iter(added)) if len(added) == 1 else None
-    if axis not in (1, 2, -2, -3):
+    axis, *others = added
+    if others or axis not in (1, 2, -2, -3):
         raise Unsupported("of other axes than rows and columns")
     return int(axis) % 4

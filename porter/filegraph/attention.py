@@ -21,20 +21,21 @@ _TOKENS = Rearrange("c h w -> (h w) c")
 
 @dataclass(frozen=True)
 class _Heads:
-    """An operand of a product of heads, heads x tokens x channels.
+    """The queries, the keys or the values of an attention, heads x tokens x channels, as some channels of the
+    value that they are cut out of.
 
     Attributes:
-        source: the value that it is a part of.
-        first: where its channels, one head after the other, begin in that value's.
-        width: how many they are.
-        whole: how many channels that value has.
+        source: the name of that value.
+        first: where their channels, one head after the other, begin among that value's.
+        width: how many channels they have.
+        source_width: how many channels that value has.
         factor: by which they are multiplied.
     """
 
     source: str
     first: int
     width: int
-    whole: int
+    source_width: int
     factor: float
 
 
@@ -47,50 +48,49 @@ def with_attention(graph: FileGraph, shapes: Mapping[str, Shape]) -> FileGraph:
         shapes: of the values, by node, where they are known.
     """
     nodes = graph.by_name
-    readers = Counter(name for node in graph.nodes for name in node.inputs) + Counter(graph.outputs)
-    attentions = {
-        node.name: steps
-        for node in graph.nodes
-        if isinstance(node.op, Rearrange)
-        and readers[node.inputs[0]] == 1
-        and (steps := _match_attention(node, nodes, shapes))
-    }
+    reader_counts = Counter(name for node in graph.nodes for name in node.inputs) + Counter(graph.outputs)
+    attentions = dict[str, tuple[FileNode, ...]]()  # by the node that joins the heads, what replaces it
+    for node in graph.nodes:
+        may_join_heads = isinstance(node.op, Rearrange) and reader_counts[node.inputs[0]] == 1
+        if may_join_heads and (replacement := _match_attention(node, nodes, shapes)):
+            attentions[node.name] = replacement
     if not attentions:
         return graph
-    merged = replace(
-        graph, nodes=tuple(step for node in graph.nodes for step in attentions.get(node.name, (node,)))
-    )
-    leading = merged.leading_to(merged.outputs)
-    return replace(merged, nodes=tuple(node for node in merged.nodes if node.name in leading))
+    merged_nodes = [step for node in graph.nodes for step in attentions.get(node.name, (node,))]
+    merged = replace(graph, nodes=tuple(merged_nodes))
+    kept_names = merged.leading_to(merged.outputs)
+    return replace(merged, nodes=tuple(node for node in merged.nodes if node.name in kept_names))
 
 
 def _match_attention(
     node: FileNode, nodes: Mapping[str, FileNode], shapes: Mapping[str, Shape]
 ) -> tuple[FileNode, ...]:
-    """Return the attention whose heads a node joins, after the nodes that cut its operands out of values;
-    nothing if it is none.
+    """Match softmax(queries @ keys^T) @ values whose heads a node joins. Return the nodes that replace that
+    node: those that cut queries, keys and values out of other values, and last the `Attention`, under its
+    name. Empty if the node joins no heads of an attention.
     """
+    # back from the joined heads: weights @ values, softmax, scores, then queries and keys
     weighted_values = _source_of_kind(node, nodes, MatMul)
-    # back from the joined heads: shares @ values, softmax, scores, then queries and keys
     if weighted_values is None or weighted_values.op != MatMul():
         return ()
-    shares = _source_of_kind(weighted_values, nodes, Softmax)
-    numbers = _numbered_cells(shapes.get(weighted_values.name))
-    if shares is None or numbers is None or numbers.ndim < 3 or not _joins_heads(node.op, numbers):
+    weights = _source_of_kind(weighted_values, nodes, Softmax)
+    cells = _numbered_cells(shapes.get(weighted_values.name))
+    if weights is None or cells is None or cells.ndim < 3 or not _joins_heads(node.op, cells):
         return ()
-    scores, factor = _skip_scales(nodes.get(shares.inputs[0]), nodes)
+    scores, factor = _skip_scales(nodes.get(weights.inputs[0]), nodes)
     if scores is None or not isinstance(scores.op, MatMul):
         return ()
-    query, key = scores.inputs
-    # keys are tokens x channels where the product transposes them itself
-    operands = (query, False), (key, not scores.op.transpose), (weighted_values.inputs[1], False)
-    found = [_match_heads(name, is_swapped, nodes, shapes) for name, is_swapped in operands]
-    heads = [each for each in found if each is not None]
-    count = numbers.shape[-3]
-    if len(heads) < 3 or heads[2].factor != 1 or heads[0].width % count:
+    query_name, key_name = scores.inputs
+    value_name = weighted_values.inputs[1]
+    keys_are_swapped = not scores.op.transpose  # keys are tokens x channels where the product transposes them
+    query = _match_heads(query_name, False, nodes, shapes)
+    key = _match_heads(key_name, keys_are_swapped, nodes, shapes)
+    value = _match_heads(value_name, False, nodes, shapes)
+    head_count = cells.shape[-3]
+    if query is None or key is None or value is None or value.factor != 1 or query.width % head_count:
         return ()
-    op = Attention(count, factor * heads[0].factor * heads[1].factor)
-    return _with_sources(replace(node, op=op), heads, shapes)
+    attention = replace(node, op=Attention(head_count, factor * query.factor * key.factor))
+    return _with_sources(attention, (query, key, value), shapes)
 
 
 def _joins_heads(op: object, numbers: Array) -> bool:
@@ -117,34 +117,46 @@ def _skip_scales(node: FileNode | None, nodes: Mapping[str, FileNode]) -> tuple[
 def _with_sources(
     node: FileNode, heads: Sequence[_Heads], shapes: Mapping[str, Shape]
 ) -> tuple[FileNode, ...]:
-    """Return the nodes of an attention, itself the last one, after those that give its operands: one value if
-    queries, keys and values are side by side in its channels, otherwise each cut out. Maps become lists of
-    tokens first.
+    """Return an attention with its inputs, after the nodes that give these: one value whose channels are
+    queries, keys and values side by side, otherwise three, each cut out of its value. Values that are maps
+    become lists of tokens first.
+
+    Args:
+        node: the attention.
+        heads: its queries, keys and values.
     """
-    maps = dict.fromkeys(each.source for each in heads if is_map(shapes[each.source]))
-    lists = {
+    maps = dict.fromkeys(operand.source for operand in heads if is_map(shapes[operand.source]))
+    token_nodes = {
         source: FileNode(f"{node.name}:tokens{index or ''}", _TOKENS, (source,))
         for index, source in enumerate(maps)
     }
-    sources = [lists[each.source].name if each.source in lists else each.source for each in heads]
-    are_side_by_side = [each.first for each in heads] == [heads[0].width * index for index in range(3)]
-    if len({*sources}) == 1 and are_side_by_side and heads[0].whole == 3 * heads[0].width:
-        return *lists.values(), replace(node, inputs=(sources[0],))
+    inputs = [
+        token_nodes[operand.source].name if operand.source in token_nodes else operand.source
+        for operand in heads
+    ]
+    width = heads[0].width
+    are_side_by_side = [operand.first for operand in heads] == [0, width, 2 * width]
+    if len({*inputs}) == 1 and are_side_by_side and heads[0].source_width == 3 * width:
+        return *token_nodes.values(), replace(node, inputs=(inputs[0],))
     cuts = list[FileNode]()
-    for index, each in enumerate(heads):
-        if each.whole != each.width:
-            axis = 1 if each.source in lists else len(shapes[each.source]) - 1
-            op = CropAxis(axis, each.first, each.whole - each.first - each.width)
-            cuts.append(FileNode(f"{node.name}:{('query', 'key', 'value')[index]}", op, (sources[index],)))
-            sources[index] = cuts[-1].name
-    return *lists.values(), *cuts, replace(node, inputs=tuple(sources))
+    for index, (word, operand) in enumerate(zip(("query", "key", "value"), heads, strict=True)):
+        if operand.source_width != operand.width:
+            channels_axis = 1 if operand.source in token_nodes else len(shapes[operand.source]) - 1
+            channels_behind = operand.source_width - operand.first - operand.width
+            op = CropAxis(channels_axis, operand.first, channels_behind)
+            cuts.append(FileNode(f"{node.name}:{word}", op, (inputs[index],)))
+            inputs[index] = cuts[-1].name
+    return *token_nodes.values(), *cuts, replace(node, inputs=tuple(inputs))
 
 
 def _match_heads(
     name: str, is_swapped: bool, nodes: Mapping[str, FileNode], shapes: Mapping[str, Shape]
 ) -> _Heads | None:
-    """Follow moves, cuts and factors from an operand, whose last axes may be swapped, back to the value
-    before them. Return None if its heads are not channels side by side in that value.
+    """Follow the operand `name` of an attention, through reshapes, transposes, cuts and factors, back to the
+    value that it is cut out of. Return None if its heads are not channels side by side in that value.
+
+    Args:
+        is_swapped: the operand's last two axes are channels and tokens, not tokens and channels.
     """
     moves = list[Op]()
     factor = 1.0
@@ -156,35 +168,42 @@ def _match_heads(
             break
         factor = factor * (1.0 if scale is None else scale)
         name = node.inputs[0]
-    places = numbers = _numbered_cells(shapes.get(name))
+    # number the cells of that value, and move the numbers as its cells are moved
+    cells = _numbered_cells(shapes.get(name))
+    moved_cells = cells
     for op in reversed(moves):
-        # where each number of the operand stands in the value before the moves
-        places = None if places is None else _apply_move(op, places)
-    if places is None or numbers is None or places.ndim < 3:
+        moved_cells = None if moved_cells is None else _apply_move(op, moved_cells)
+    if moved_cells is None or cells is None or moved_cells.ndim < 3:
         return None
-    places = places.swapaxes(-1, -2) if is_swapped else places
-    tokens = _apply_move(_TOKENS, numbers) if is_map(shapes[name]) else numbers
-    first = None if tokens is None else _first_channel(tokens, places)
+    heads = moved_cells.swapaxes(-1, -2) if is_swapped else moved_cells
+    tokens = _apply_move(_TOKENS, cells) if is_map(shapes[name]) else cells
+    first = None if tokens is None else _first_channel(tokens, heads)
     if tokens is None or first is None:
         return None
-    return _Heads(name, first, places.shape[-3] * places.shape[-1], tokens.shape[-1], factor)
+    head_count, _, head_width = heads.shape[-3:]
+    return _Heads(name, first, head_count * head_width, tokens.shape[-1], factor)
 
 
 def _first_channel(tokens: Array, heads: Array) -> int | None:
     """Return where, among the channels of `tokens`, those of `heads` begin, if these stand there side by
-    side, one head's after the other's; otherwise None. Both are arrays of the same numbers, which tell cells
-    apart.
+    side, one head's after the other's; otherwise None. Both arrays hold the numbers of cells, by which these
+    are told apart.
+
+    Args:
+        tokens: tokens x channels.
+        heads: heads x tokens x channels.
     """
-    *outer, count, rows, channels = heads.shape
-    if tokens.shape[:-1] != (*outer, rows):
+    *outer, head_count, token_count, head_width = heads.shape
+    if tokens.shape[:-1] != (*outer, token_count):
         return None
     width = tokens.shape[-1]
-    first = int(np.flatnonzero(tokens.reshape(-1, width) == heads.flat[0])[0]) % width  # of the first head
-    own = tokens[..., first : first + count * channels]
-    fits = own.shape[-1] == count * channels and np.array_equal(
-        own.reshape(*outer, rows, count, channels).swapaxes(-3, -2), heads
-    )
-    return first if fits else None
+    place_of_first_cell = int(np.flatnonzero(tokens.reshape(-1, width) == heads.flat[0])[0])
+    first = place_of_first_cell % width
+    channels = tokens[..., first : first + head_count * head_width]
+    if channels.shape[-1] != head_count * head_width:
+        return None
+    split = channels.reshape(*outer, token_count, head_count, head_width).swapaxes(-3, -2)
+    return first if np.array_equal(split, heads) else None
 
 
 def _source_of_kind(node: FileNode, nodes: Mapping[str, FileNode], kind: type[Op]) -> FileNode | None:
@@ -194,19 +213,23 @@ def _source_of_kind(node: FileNode, nodes: Mapping[str, FileNode], kind: type[Op
 
 
 def _numbered_cells(shape: Shape | None) -> Array | None:
-    """Return an array of a value's shape that numbers its cells; None for a shape that is unknown or too
-    large.
+    """Return an array of a value's shape that numbers its cells, to see where ops move them; None for a shape
+    that is unknown or too large.
     """
     sizes = [size for size in shape or () if size is not None]
-    is_small = shape is not None and len(sizes) == len(shape) and math.prod(sizes) <= _MOST_NUMBERS
-    return np.arange(math.prod(sizes)).reshape(sizes) if is_small else None
+    is_known = shape is not None and len(sizes) == len(shape)
+    if not is_known or math.prod(sizes) > _MOST_NUMBERS:
+        return None
+    return np.arange(math.prod(sizes)).reshape(sizes)
 
 
 def _apply_move(op: object, numbers: Array) -> Array | None:
-    """Apply an op that only moves and cuts to an array; return None for another op."""
+    """Apply an op that only moves or cuts off numbers to an array of one image; return None for another op,
+    and for one that gives a map.
+    """
     if isinstance(op, Rearrange):
-        for reshapes, sizes in op.steps(numbers.shape, of_map=False):
-            numbers = numbers.reshape(sizes) if reshapes else numbers.transpose(sizes)
+        for is_reshape, sizes_or_order in op.steps(numbers.shape, of_map=False):
+            numbers = numbers.reshape(sizes_or_order) if is_reshape else numbers.transpose(sizes_or_order)
         return None if op.map else numbers
     if isinstance(op, CropAxis):
         cells = slice(op.before, numbers.shape[op.axis] - op.after, op.step)

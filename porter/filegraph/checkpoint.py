@@ -82,6 +82,7 @@ class Checkpoint:
         sha256sum prints them.
         """
         if len(self.digests) == 1:
-            return next(iter(self.digests.values()))["sha256"]
+            (digest,) = self.digests.values()
+            return digest["sha256"]
         lines = "".join(f"{digest['sha256']}  {path.name}\n" for path, digest in sorted(self.digests.items()))
         return hashlib.sha256(lines.encode()).hexdigest()

@@ -27,12 +27,13 @@ relative positions.
 
 
 def expect_room(count: int, *operands: Numbers) -> None:
-    """Expect that a file's constants stay as small as its tensors, or as `MOST_COMPUTED`.
+    """Expect that a result of `count` numbers is no larger than its operands, or than `MOST_COMPUTED`:
+    otherwise a short file could make numpy take any memory.
 
     Raises:
-        Unsupported: they do not.
+        Unsupported: it is larger.
     """
-    if count > max((MOST_COMPUTED, *(each.size for each in operands))):
+    if count > max((MOST_COMPUTED, *(operand.size for operand in operands))):
         raise Unsupported(f"that gives {count} numbers of constants")
 
 
@@ -105,10 +106,11 @@ def compute_elementwise(kind: str, *operands: Numbers) -> Numbers:
     return np.asarray(function(*operands))
 
 
-def chain(x: Numbers, *links: Op) -> Numbers:
+def chain(x: Numbers, *steps: Op) -> Numbers:
     """Apply ops to each number, one after the other. Raises Unsupported for ops with attributes."""
-    for op in links:
-        if vars(op):
+    for op in steps:
+        has_attributes = bool(vars(op))
+        if has_attributes:
             raise Unsupported("of constants")
         x = compute_elementwise(type(op).__name__, x)
     return x
@@ -120,7 +122,8 @@ def negative(x: Numbers) -> Numbers:
 
 def clip(x: Numbers, low: float, high: float) -> Numbers:
     """Clip numbers; whole numbers stay whole between whole bounds."""
-    least, most = (int(bound) if x.dtype.kind == "i" and bound % 1 == 0 else bound for bound in (low, high))
+    are_integers = x.dtype.kind == "i"
+    least, most = (int(bound) if are_integers and bound % 1 == 0 else bound for bound in (low, high))
     raised = x if least == -math.inf else np.maximum(x, least)
     return np.asarray(raised if most == math.inf else np.minimum(raised, most))
 
@@ -154,11 +157,13 @@ def _sum_in_order(x: Numbers, axes: Sequence[int], keepdims: bool) -> Numbers:
     """Sum along axes, one number after the other: numpy's sum adds in another order on each processor, and a
     port's numbers are computed again where it is verified.
     """
-    summed = [position_of(axis, x.ndim) for axis in axes]
-    rest = [axis for axis in range(x.ndim) if axis not in summed]
-    rows = x.transpose([*rest, *summed]).reshape(*(x.shape[axis] for axis in rest), -1)
+    summed_axes = [position_of(axis, x.ndim) for axis in axes]
+    kept_axes = [axis for axis in range(x.ndim) if axis not in summed_axes]
+    kept_sizes = [x.shape[axis] for axis in kept_axes]
+    rows = x.transpose([*kept_axes, *summed_axes]).reshape(*kept_sizes, -1)
+    # the last running sum; of no numbers there is none
     total = np.add.accumulate(rows, -1)[..., -1] if rows.shape[-1] else rows.sum(-1)
-    return np.expand_dims(total, summed) if keepdims else total
+    return np.expand_dims(total, summed_axes) if keepdims else total
 
 
 _REDUCTIONS: Mapping[str, Callable[..., Any]] = {
@@ -222,10 +227,10 @@ def flip(x: Numbers, positions: Collection[int]) -> Numbers:
 
 def expand(x: Numbers, sizes: Sequence[Dim]) -> Numbers:
     """Repeat axes of one cell to these sizes; -1 keeps an axis."""
-    own = [1] * (len(sizes) - x.ndim) + [*x.shape]
+    old_sizes = [1] * (len(sizes) - x.ndim) + [*x.shape]
+    replaced_sizes = old_sizes[len(old_sizes) - len(sizes) :]  # of the last axes
     wanted = [
-        old if size == -1 else size
-        for old, size in zip(own[len(own) - len(sizes) :], fixed_sizes(sizes), strict=True)
+        old if size == -1 else size for old, size in zip(replaced_sizes, fixed_sizes(sizes), strict=True)
     ]
     shape = np.broadcast_shapes(x.shape, tuple(wanted))
     expect_room(math.prod(shape), x)
@@ -256,25 +261,26 @@ def cut(x: Numbers, parts: Mapping[int, slice | int]) -> Numbers:
 
 def _known_slice(part: slice) -> slice:
     """Return a slice with its ends as integers. Raises Undecided if one is open."""
-    return slice(
-        *(None if end is None else fixed_sizes([end])[0] for end in (part.start, part.stop, part.step))
-    )
+    numbers = (part.start, part.stop, part.step)
+    return slice(*(None if number is None else fixed_sizes([number])[0] for number in numbers))
 
 
 def take(x: Numbers, index: Sequence[slice | int | None]) -> Numbers:
     """Take a part of an array by numpy's index, without ellipses; None adds an axis."""
     parts = [part for part in index if part is not None]
     result = cut(x, dict(enumerate(parts)))
-    kept_or_new = [part for part in index if not isinstance(part, int)]
-    added = [position for position, part in enumerate(kept_or_new) if part is None]
-    return np.expand_dims(result, added) if added else result
+    # the result has an axis for each slice, and for each None
+    index_of_result = [part for part in index if not isinstance(part, int)]
+    added_axes = [position for position, part in enumerate(index_of_result) if part is None]
+    return np.expand_dims(result, added_axes) if added_axes else result
 
 
 def gather(x: Numbers, axis: int, places: Sequence[int]) -> Numbers:
     """Take the cells at these places of an axis."""
     size = x.shape[position_of(axis, x.ndim)]
-    expect_room(x.size // max(size, 1) * len(places), x)
-    return x.take([position_of(each, size) for each in places], axis)
+    count = x.size // max(size, 1) * len(places)
+    expect_room(count, x)
+    return x.take([position_of(place, size) for place in places], axis)
 
 
 def pad(x: Numbers, pairs: Mapping[int, tuple[Dim, Dim]], fill: float = 0.0) -> Numbers:
@@ -314,6 +320,8 @@ def stack(arrays: Sequence[Numbers], axis: int) -> Numbers:
 
 
 def matmul(first: Numbers, second: Numbers) -> Numbers:
-    lead = np.broadcast_shapes(first.shape[:-2], second.shape[:-2])
-    expect_room(math.prod([*lead, *first.shape[-2:][:-1], *second.shape[-1:]]), first, second)
+    """Multiply matrices, or stacks of them, within the bound of constants."""
+    outer_sizes = np.broadcast_shapes(first.shape[:-2], second.shape[:-2])
+    rows, columns = first.shape[-2:-1], second.shape[-1:]  # of the product; none for a vector
+    expect_room(math.prod([*outer_sizes, *rows, *columns]), first, second)
     return np.asarray(first @ second)

@@ -195,11 +195,13 @@ class FileGraph:
 
     def own_sizes(self, native: tuple[int, int]) -> InputSizes:
         """Return the input sizes of the graph itself, as `sizes` does for a recipe's: built for the file's
-        size, or for `native` where that is open, and right at every size if all are open, or nothing in it is
-        of the stated one.
+        size, or for `native` where that is open. It holds for that size only, unless its size is all open, or
+        nothing in it depends on the stated one.
         """
-        built = self.size[0] or native[0], self.size[1] or native[1]
-        return InputSizes(built, None if self.resizable or self.size == ANY else built)
+        rows, columns = self.size
+        built = rows or native[0], columns or native[1]
+        holds_at_every_size = self.resizable or self.size == ANY
+        return InputSizes(built, None if holds_at_every_size else built)
 
     @property
     def foreign(self) -> bool:
@@ -234,7 +236,8 @@ class FileGraph:
         shapes, refused = self._shapes(size)
         if self.foreign or refused:
             return False
-        if any(None in shape for shape in self.shapes.values() if not is_map(shape)):
+        has_open_arrays = any(None in shape for shape in self.shapes.values() if not is_map(shape))
+        if has_open_arrays:
             return False
         return not any(_is_of_whole_map(node.op, shapes[node.inputs[0]]) for node in self.nodes)
 
@@ -303,8 +306,8 @@ def read_for_sizes(size: Size, read: Callable[[Size], FileGraph]) -> FileGraph:
 
 
 def _is_of_whole_map(op: Op | Foreign, shape: Shape) -> bool:
-    """Return whether an op is a resize that keeps a map of this shape, or a pool of all its cells: a reader
-    leaves out the one, and may take the other for a global pool.
+    """Return whether an op is a resize that keeps the size of a map of this shape, which a reader leaves out,
+    or a pool of all its cells, which a reader may take for a global pool.
     """
     if isinstance(op, Resize):
         return op.shape(shape) == shape
@@ -327,27 +330,39 @@ def to_canonical(array: Array, stored: Stored, shape: tuple[int, ...]) -> Array:
     """Return a file's array in porter's axis order (porter.graph.ops), as a view where possible.
 
     Sizes of 1 are added and taken away: a dense kernel I×O is also the kernel O×I×1×1 of a 1x1 convolution.
-    An array that does not fit `shape` otherwise is given in its own shape.
+    An array that does not fit `shape` otherwise is returned in its own shape, for the caller to refuse.
+
+    Args:
+        stored: its name, for the error, and the letters of its axes.
+        shape: of the op's tensor in porter's order.
 
     Raises:
         MappingError: the array has another number of axes than the file's reader stated.
     """
-    if stored.axes:
-        array = array if array.ndim == len(stored.axes) else array.squeeze()
-        if array.ndim != len(stored.axes):
-            raise MappingError(
-                f"tensor '{stored.name}': expected {len(stored.axes)} axes ({stored.axes}), got shape "
-                f"{array.shape}"
-            )
-        # With a multiplier, each channel has M filters of its own: I×M×1×H×W.
-        order = "IMOHW" if "M" in stored.axes else _CANONICAL
-        array = array.transpose(sorted(range(array.ndim), key=lambda axis: order.index(stored.axes[axis])))
-        if "M" in stored.axes:
-            array = array.reshape(-1, 1, *array.shape[2:])
-        elif len({*stored.axes}) < len(stored.axes):
-            letters = sorted(stored.axes, key=order.index)
-            # where the axes of each letter begin, and how many they are: they become one axis
-            runs = [(letters.index(letter), letters.count(letter)) for letter in dict.fromkeys(letters)]
-            array = array.reshape([math.prod(array.shape[start : start + count]) for start, count in runs])
-    fits = [size for size in array.shape if size != 1] == [size for size in shape if size != 1]
-    return array.reshape(shape) if fits else array
+    ordered = _order_axes(array, stored) if stored.axes else array
+    fits = [size for size in ordered.shape if size != 1] == [size for size in shape if size != 1]
+    return ordered.reshape(shape) if fits else ordered
+
+
+def _order_axes(array: Array, stored: Stored) -> Array:
+    """Transpose a stored array to porter's axis order, and join axes of one letter. Raises as
+    `to_canonical`.
+    """
+    array = array if array.ndim == len(stored.axes) else array.squeeze()
+    if array.ndim != len(stored.axes):
+        raise MappingError(
+            f"tensor '{stored.name}': expected {len(stored.axes)} axes ({stored.axes}), got shape "
+            f"{array.shape}"
+        )
+    # with a multiplier, each channel has M filters of its own: I×M×1×H×W
+    order = "IMOHW" if "M" in stored.axes else _CANONICAL
+    array = array.transpose(sorted(range(array.ndim), key=lambda axis: order.index(stored.axes[axis])))
+    if "M" in stored.axes:
+        return array.reshape(-1, 1, *array.shape[2:])
+    has_letters_once = len({*stored.axes}) == len(stored.axes)
+    if has_letters_once:
+        return array
+    letters = sorted(stored.axes, key=order.index)
+    # where the axes of each letter begin, and how many they are: they become one axis
+    runs = [(letters.index(letter), letters.count(letter)) for letter in dict.fromkeys(letters)]
+    return array.reshape([math.prod(array.shape[start : start + count]) for start, count in runs])

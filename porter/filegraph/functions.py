@@ -92,23 +92,24 @@ def hard_shrink(x: Tensor, bound: float) -> Tensor:
     return x * (abs(x) > bound)
 
 
-def threshold(x: Tensor, number: float, other: float) -> Tensor:
+def threshold(x: Tensor, number: float, replacement: float) -> Tensor:
     """Keep x where it is above a number, and put another number elsewhere."""
-    above = x.apply_elementwise(ops.ThresholdedRelu(number))
-    return above + other * (x <= number) if other else above
+    above_or_zero = x.apply_elementwise(ops.ThresholdedRelu(number))
+    return above_or_zero + replacement * (x <= number) if replacement else above_or_zero
 
 
 def logit(x: Tensor, least: float | None) -> Tensor:
     """Compute log(x / (1 - x)); with `least`, x is first clipped to that distance from 0 and 1."""
-    inner = x if least is None else x.clip(least, 1 - least)
-    return log(inner) - log(1.0 - inner)
+    clipped = x if least is None else x.clip(least, 1 - least)
+    return log(clipped) - log(1.0 - clipped)
 
 
 def scaled_elu(x: Tensor, alpha: float, gamma: float) -> Tensor:
     """Compute gamma * Elu(x), which is a SELU with the numbers of its paper."""
     if (alpha, gamma) == (SELU_ALPHA, SELU_GAMMA):
         return x.apply_elementwise(ops.Selu())
-    return gamma * x.apply_elementwise(ops.Elu(alpha)) if gamma != 1 else x.apply_elementwise(ops.Elu(alpha))
+    elu = x.apply_elementwise(ops.Elu(alpha))
+    return elu if gamma == 1 else gamma * elu
 
 
 SELU_ALPHA, SELU_GAMMA = 1.6732632423543772, 1.0507009873554805
@@ -132,15 +133,14 @@ def square(x: Tensor) -> Tensor:
 
 
 def whole_quotient(x: Tensor, divisor: Tensor, mode: str) -> Tensor:
-    """Divide x by a number, and round down (mode `floor`) or towards 0 (`trunc`).
-
-    It is divided where 1 / divisor is rounded: 49 * (1 / 49) is less than 1.
-    """
+    """Divide x by a number, and round down (mode `floor`) or towards 0 (`trunc`)."""
     if x.array is not None:
         return combine_operands("quotient", "FloorDiv", x, divisor) if mode == "floor" else trunc(x / divisor)
     number = _divisor(x, divisor)
-    is_power_of_two = abs(math.frexp(number)[0]) == 0.5
-    # a quotient by a number is a product with 1 / number, which only a power of two leaves exact
+    mantissa, _ = math.frexp(number)
+    is_power_of_two = abs(mantissa) == 0.5
+    # x / number becomes x * (1 / number), where 1 / number is rounded unless it is a power of two, and
+    # 49 * (1 / 49) is less than 1; a quotient of two values is divided
     quotient = x / number if is_power_of_two else x / x.full_like(number)
     return floor(quotient) if mode == "floor" else trunc(quotient)
 
@@ -211,8 +211,8 @@ def _distance(x: Tensor, other: Tensor) -> Tensor:
 
 
 def where(test: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """Take the first value where a comparison holds, otherwise the second: a sum, since a comparison is 1
-    where it holds and 0 elsewhere. Either may be a constant.
+    """Return a tensor with the numbers of `first` where a comparison holds, and of `second` elsewhere. Either
+    may be a constant. It is a sum of products, because a comparison is 1 where it holds and 0 elsewhere.
     """
     return compute_or_derive(
         "choice",
@@ -230,13 +230,10 @@ def _select(test: Tensor, first: Tensor, second: Tensor) -> Tensor:
     """
     if not test.walk.is_live(test.source):
         return _select_by_stored(test, first, second)
-    first_is_zero, second_is_zero = (
-        test.walk.zero_sizes.get(each.source) == test.view.sizes for each in (first, second)
-    )
-    # Only the other value is left of the sum.
-    if first_is_zero:
+    zero_sizes = test.walk.zero_sizes
+    if zero_sizes.get(first.source) == test.view.sizes:
         return _masked(1.0 - test, second)
-    if second_is_zero:
+    if zero_sizes.get(second.source) == test.view.sizes:
         return _masked(test, first)
     return _masked(test, first) + _masked(1.0 - test, second)
 
@@ -262,20 +259,20 @@ def _select_by_stored(test: Tensor, first: Tensor, second: Tensor) -> Tensor:
     truths = walk.constant(walk.drop_repeats(test.source))
     if truths is None or truths.dtype.kind != "b":
         raise Unsupported("by what the file stores")
-    values = list[Tensor]()
-    added = np.zeros(())
+    masked_values = list[Tensor]()
+    masked_constants = np.zeros(())  # their sum
     for x, mask in ((first, truths), (second, ~truths)):
         if x.is_value:
-            values.append(x * test.scope.constant(mask))
+            masked_values.append(x * test.scope.constant(mask))
             continue
         numbers = walk.constant(walk.drop_repeats(x.source))
         if numbers is None:
             raise Unsupported("by what the file stores")
-        added = added + np.where(mask, numbers, 0.0)
-    if not values:
+        masked_constants = masked_constants + np.where(mask, numbers, 0.0)
+    if not masked_values:
         raise Unsupported("of what the file stores")
-    total = reduce(add, values)
-    return total + test.scope.constant(added) if np.any(added) else total
+    total = reduce(add, masked_values)
+    return total + test.scope.constant(masked_constants) if np.any(masked_constants) else total
 
 
 # Along axes.
@@ -306,17 +303,17 @@ def norm(x: Tensor, order: float, axes: Axes, keep: bool = False) -> Tensor:
 
 
 def sqrt_or_norm(x: Tensor, keeps: Callable[[Any], bool]) -> Tensor:
-    """Compute a root; if it is the last op of a norm, compute the norm.
+    """Read a root: as a norm if it is the root of a sum of squares, otherwise as the root of x.
 
     Args:
-        keeps: whether a sum keeps its axes, with one cell.
+        keeps: whether a node that sums keeps its axes, with one cell.
     """
     flow, node = x.walk.flow, x.scope.node
     for square in (("Mul", "x", "x"), ("Square", "x")):
-        parts = flow.match(node, ("Sqrt", ("Sum", square, "#axes")))
-        if parts is not None:
-            total = flow.nodes[node.source[0]]
-            return norm(x.scope.tensor(parts["x"]), 2, parts["#axes"], keeps(total))
+        captures = flow.match(node, ("Sqrt", ("Sum", square, "#axes")))
+        if captures is not None:
+            sum_name, _ = node.source
+            return norm(x.scope.tensor(captures["x"]), 2, captures["#axes"], keeps(flow.nodes[sum_name]))
     return sqrt(x)
 
 
@@ -343,15 +340,15 @@ def cosine_similarity(x: Tensor, other: Tensor, axes: Axes, least: float) -> Ten
 
 
 def variance(x: Tensor, axes: Axes, keep: bool, less: float = 0.0) -> Tensor:
-    """Compute the mean square distance from the mean along axes; `less` is taken from the count that it is
-    divided by.
+    """Compute the mean squared difference from the mean along axes. The sum of squares is divided by the
+    number of cells less `less`, which is 1 for the unbiased variance.
     """
-    cells = [size for size in (x.size(axis) for axis in axes) if not isinstance(size, Open)]
-    count = math.prod(cells)
-    if less and (len(cells) < len(axes) or count <= less):
+    known_sizes = [size for size in (x.size(axis) for axis in axes) if not isinstance(size, Open)]
+    count = math.prod(known_sizes)
+    if less and (len(known_sizes) < len(axes) or count <= less):
         raise Unsupported("over axes of open sizes, or of one cell")
-    spread = squared_difference(x, x.mean(axes, True)).mean(axes, keep)
-    return count / (count - less) * spread if less else spread
+    biased = squared_difference(x, x.mean(axes, True)).mean(axes, keep)
+    return count / (count - less) * biased if less else biased
 
 
 def prod(x: Tensor, axes: Axes, keep: bool = False) -> Tensor:
@@ -387,20 +384,24 @@ def glu(x: Tensor, axis: int) -> Tensor:
     size = x.size(axis)
     if isinstance(size, Open) or size % 2:
         raise Unsupported("over an axis that has no known halves")
-    return x.cut({axis: slice(0, size // 2)}) * sigmoid(x.cut({axis: slice(size // 2, size)}))
+    half = size // 2
+    return x.cut({axis: slice(0, half)}) * sigmoid(x.cut({axis: slice(half, size)}))
 
 
 def band_part(x: Tensor, least: int | None, most: int | None) -> Tensor:
-    """Keep the numbers of the last two axes whose column lies between `least` and `most` cells behind their
-    row, and put zeros elsewhere; None is no bound. Raises Unsupported for axes of open size, or of too many
-    cells.
+    """Keep the numbers of the last two axes on a band of diagonals, and put zeros elsewhere: those whose
+    column less their row is at least `least` and at most `most`; None is no bound. With `least` 0 and `most`
+    None that is the upper triangle. Raises Unsupported for axes of open size, or of too many cells.
     """
-    cells = [size for size in x.sizes[-2:] if not isinstance(size, Open)]
-    if len(cells) < 2 or not x.walk.flow.reserve_bytes(8 * math.prod(cells)):
+    known_sizes = [size for size in x.sizes[-2:] if not isinstance(size, Open)]
+    if len(known_sizes) < 2 or not x.walk.flow.reserve_bytes(8 * math.prod(known_sizes)):
         raise Unsupported("over axes of open size, or of too many cells")
-    ones = np.ones(cells)
-    ones = ones if least is None else np.triu(ones, least)
-    return x * x.scope.constant(ones if most is None else np.tril(ones, most))
+    mask = np.ones(known_sizes)
+    if least is not None:
+        mask = np.triu(mask, least)
+    if most is not None:
+        mask = np.tril(mask, most)
+    return x * x.scope.constant(mask)
 
 
 def match_l2_normalize(scope: Scope) -> Tensor | None:
@@ -410,12 +411,14 @@ def match_l2_normalize(scope: Scope) -> Tensor | None:
     flow = scope.walk.flow
     for square in (("Mul", "x", "x"), ("Square", "x")):
         total = "Sum", square, "#axes"
-        # the bound is one of the square of the norm, so that the norm's own is its root
-        parts = flow.match(scope.node, ("Mul", "x", ("Rsqrt", ("Max", total, "$least"))))
-        if parts is not None:
-            return divide_by_norm(scope.tensor(parts["x"]), 2, parts["#axes"], math.sqrt(parts["$least"]))
-        # the same, as a bound of one over the norm
-        parts = flow.match(scope.node, ("Mul", "x", ("Min", ("Rsqrt", total), "$most")))
-        if parts is not None:
-            return divide_by_norm(scope.tensor(parts["x"]), 2, parts["#axes"], 1 / parts["$most"])
+        # x * rsqrt(max(sum, least)): `least` bounds the square of the norm
+        captures = flow.match(scope.node, ("Mul", "x", ("Rsqrt", ("Max", total, "$least"))))
+        if captures is not None:
+            least_norm = math.sqrt(captures["$least"])
+            return divide_by_norm(scope.tensor(captures["x"]), 2, captures["#axes"], least_norm)
+        # x * min(rsqrt(sum), most): `most` bounds one over the norm
+        captures = flow.match(scope.node, ("Mul", "x", ("Min", ("Rsqrt", total), "$most")))
+        if captures is not None:
+            least_norm = 1 / captures["$most"]
+            return divide_by_norm(scope.tensor(captures["x"]), 2, captures["#axes"], least_norm)
     return None

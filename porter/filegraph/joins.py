@@ -25,24 +25,28 @@ from porter.graph import Tokens
 
 
 def gather(walk: Walk, node: OperatorNode, source: Source, axis: int, places: Sequence[int]) -> View:
-    """Take the cells at these places of an axis: by one slice, a shuffle, or as parts one after the other."""
+    """Take the cells at these places of an axis, and return the view: by one slice if they are evenly spaced,
+    by reshapes if their order is a channel shuffle's, otherwise cell by cell, joined again.
+
+    Raises:
+        Unsupported: there are none, or too many to be joined.
+    """
     view = walk.try_lay_out(source)
     size = view.size(axis)
-    cells = [] if isinstance(size, Open) else [position_of(each, size) for each in places]
-    # evenly spaced places are a slice
+    cells = [] if isinstance(size, Open) else [position_of(place, size) for place in places]
     steps = {after - before for before, after in pairwise(cells)}
-    step = min(steps) if len(steps) == 1 else 0
-    # only channels of maps can be cut backwards
-    may_go_back = view.value.is_map and walk.views.has_channels(view, axis)
-    if step > 0 or (step < 0 and may_go_back):
+    step = min(steps) if len(steps) == 1 else 0  # 0 for cells that are not evenly spaced
+    can_go_backwards = view.value.is_map and walk.views.has_channels(view, axis)
+    if step > 0 or (step < 0 and can_go_backwards):
         end = cells[-1] + step
-        return cut_nonempty(walk, node, source, {axis: slice(cells[0], end if end >= 0 else None, step)})
+        stop = end if end >= 0 else None  # backwards, the slice that has cell 0 ends at None
+        return cut_nonempty(walk, node, source, {axis: slice(cells[0], stop, step)})
     shuffled = _shuffle(view, position_of(axis, len(view.sizes or ())), cells)
     if shuffled is not None:
         return shuffled
     if not 0 < len(cells) <= MOST_PARTS:
         raise Unsupported(f"of {len(places)} places")
-    parts = [cut_nonempty(walk, node, source, {axis: slice(each, each + 1)}) for each in cells]
+    parts = [cut_nonempty(walk, node, source, {axis: slice(cell, cell + 1)}) for cell in cells]
     return _join_views(walk, node, parts, axis)
 
 
@@ -57,43 +61,45 @@ def _join_views(walk: Walk, node: OperatorNode, views: Sequence[View], axis: int
 def gather_cells(
     walk: Walk, node: OperatorNode, source: Source, index: np.ndarray[Any, np.dtype[np.int64]]
 ) -> View:
-    """Take the cells at places of the first axes, and return a view with the axes of the places first. Each
-    coordinate has to vary along axes of its own, as rows and columns do.
+    """Take the cells at places of the first axes, as GatherND does, and return a view with the axes of the
+    places first. Each coordinate has to vary along axes of its own, as those of rows by columns do: then the
+    cells are taken axis by axis.
 
     Args:
-        index: the places; its last axis has the coordinates, one for each of the first axes.
+        index: the places; its last axis has the coordinates, one for each of the first axes of the value.
     """
     view = walk.view(source)
-    count, outer = index.shape[-1], index.shape[:-1]
-    if not 0 < count <= len(view.known_sizes) or not index.size:
-        raise Unsupported(f"by places of {count} axes")
-    ends = [0]
-    for coordinate in range(count):  # each place varies along the axes that follow those of the last one
+    coordinates, place_sizes = index.shape[-1], index.shape[:-1]
+    if not 0 < coordinates <= len(view.known_sizes) or not index.size:
+        raise Unsupported(f"by places of {coordinates} axes")
+    # coordinate c varies along the axes of the places from bounds[c] to bounds[c + 1]
+    bounds = [0]
+    for coordinate in range(coordinates):
         numbers = index[..., coordinate]
-        varying = [
-            axis for axis, size in enumerate(outer) if size > 1 and np.any(numbers != numbers.take([0], axis))
+        varying_axes = [
+            axis
+            for axis, size in enumerate(place_sizes)
+            if size > 1 and np.any(numbers != numbers.take([0], axis))
         ]
-        if varying and varying[0] < ends[-1]:
+        if varying_axes and varying_axes[0] < bounds[-1]:
             raise Unsupported("of other places than rows by columns")
-        ends.append(max((axis + 1 for axis in varying), default=ends[-1]))
-    ends[-1] = len(outer)
+        bounds.append(max((axis + 1 for axis in varying_axes), default=bounds[-1]))
+    bounds[-1] = len(place_sizes)
     order = view.batch_first
     cells = view.transposed(order)
-    for coordinate in range(count):
-        first = tuple(
-            slice(None) if ends[coordinate] <= axis < ends[coordinate + 1] else 0
-            for axis in range(len(outer))
-        )
-        cells = gather(
-            walk, node, cells, order.index(coordinate), index[(*first, coordinate)].ravel().tolist()
-        )
+    for coordinate in range(coordinates):
+        # along the axes of the other coordinates, all numbers are the same: the first ones are taken
+        own_axes = range(bounds[coordinate], bounds[coordinate + 1])
+        own_part = tuple(slice(None) if axis in own_axes else 0 for axis in range(len(place_sizes)))
+        places = index[(*own_part, coordinate)].ravel().tolist()
+        cells = gather(walk, node, cells, order.index(coordinate), places)
     result = cells.untransposed(order)
-    return result.reshaped([*outer, *result.known_sizes[count:]])
+    return result.reshaped([*place_sizes, *result.known_sizes[coordinates:]])
 
 
 def _shuffle(view: View, axis: int, cells: Sequence[int]) -> View | None:
     """Take all cells of an axis by reshapes, if their order is that of a channel shuffle, which takes one of
-    each group at a time; return None for another order.
+    each group at a time, such as 0, 3, 1, 4, 2, 5 of two groups; return None for another order.
 
     Args:
         cells: all places of the axis, in the wanted order.
@@ -106,13 +112,17 @@ def _shuffle(view: View, axis: int, cells: Sequence[int]) -> View | None:
     shuffled = [cell for first in range(group_size) for cell in range(first, count, group_size)]
     if [*cells] != shuffled:
         return None
+    # split the axis into groups and their cells, swap these two axes, and join them again
     split_sizes = [*sizes[:axis], count // group_size, group_size, *sizes[axis + 1 :]]
     order = [*range(axis), axis + 1, axis, *range(axis + 2, len(sizes) + 1)]
     return none_if_unsupported(lambda: view.reshaped(split_sizes).transposed(order).reshaped(sizes))
 
 
 def concat(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) -> View | Repeated:
-    """Concatenate values along an axis. Zeros before and after them are a pad."""
+    """Concatenate values and constants along an axis, in the first way that fits, and return the view;
+    Repeated for constants alone. Zeros before and after values are a pad; values are joined as channels where
+    these are the axis, otherwise as arrays.
+    """
     if not all(map(walk.is_value, sources)):
         return (
             _pad_with_constant(walk, node, sources, axis)
@@ -120,9 +130,10 @@ def concat(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int)
             or _concat_with_constants(walk, node, sources, axis)
         )
     views = [view for source in sources if (view := walk.try_lay_out(source)).axes is not None]
-    # Where each has one cell along the axis, they are parts of a stack.
-    cells = none_if_unsupported(lambda: [view.without_axes([axis]) for view in views])
-    stacked = _stack_as_channels(walk, node, cells, axis) if cells and len(cells) == len(sources) else None
+    # values that all have one cell along the axis are stacked
+    without_axis = none_if_unsupported(lambda: [view.without_axes([axis]) for view in views])
+    are_cells = without_axis is not None and len(without_axis) == len(sources)
+    stacked = _stack_as_channels(walk, node, without_axis, axis) if without_axis and are_cells else None
     joined = stacked or _concat_channels(walk, node, walk.lay_out_side_by_side(sources), axis)
     return joined or _join_arrays(walk, node, [*map(walk.array, sources)], axis)
 
@@ -132,7 +143,8 @@ def _concat_channels(walk: Walk, node: OperatorNode, views: Sequence[View], axis
     axis.
     """
     names = walk.views.common_axis_names(views)
-    if names is None or names[axis : axis + 1 or None] != ("channels",):  # an unknown value may have more
+    # a slice, because the tensor of a value of unknown shape may have more axes than the four of a map
+    if names is None or names[axis : axis + 1 or None] != ("channels",):
         return None
     return walk.views.in_axis_order(walk.builder.concat(node.name, *(view.value for view in views)), names)
 
@@ -151,20 +163,23 @@ def _pad_with_constant(walk: Walk, node: OperatorNode, sources: Sequence[Source]
     """Pad values by constants before and after them that are one number everywhere, mostly zero; return None
     if other constants are among them.
     """
-    live = [index for index, source in enumerate(sources) if walk.is_value(source)]
-    # the values have to follow each other
-    if not live or len(live) <= live[-1] - live[0]:
+    value_indices = [index for index, source in enumerate(sources) if walk.is_value(source)]
+    if not value_indices:
         return None
-    before, values, behind = sources[: live[0]], sources[live[0] : live[-1] + 1], sources[live[-1] + 1 :]
+    first, last = value_indices[0], value_indices[-1]
+    has_constants_between = len(value_indices) <= last - first
+    if has_constants_between:
+        return None
+    before, values, behind = sources[:first], sources[first : last + 1], sources[last + 1 :]
     constants = [walk.constant_fill(source, axis) for source in (*before, *behind)]
-    sizes_and_fills = [each for each in constants if each is not None]
+    sizes_and_fills = [constant for constant in constants if constant is not None]
     fills = {fill for _, fill in sizes_and_fills}
     if len(sizes_and_fills) < len(constants) or len(fills) != 1:
         return None
     inside = concat(walk, node, values, axis) if len(values) > 1 else walk.try_lay_out(values[0])
     sizes = fixed_sizes([size for size, _ in sizes_and_fills])
-    ends = sum(sizes[: len(before)]), sum(sizes[len(before) :])
-    return _pad_axes(walk, node, walk.as_view(inside), {axis: ends}, fills.pop())
+    pads = sum(sizes[: len(before)]), sum(sizes[len(before) :])
+    return _pad_axes(walk, node, walk.as_view(inside), {axis: pads}, fills.pop())
 
 
 def _concat_constants(
@@ -173,55 +188,64 @@ def _concat_constants(
     """Concatenate constants, of which some are repeated, and return a repeated constant; None if values are
     among them or none is repeated.
     """
-    found = [None if walk.is_value(source) else _whole_constant(walk, source) for source in sources]
-    arrays = [each for each in found if each is not None]
-    sizes = [walk.repeated[source].sizes for source in sources if source in walk.repeated]
-    if len(arrays) < len(sources) or not sizes:
+    constants = [None if walk.is_value(source) else _whole_constant(walk, source) for source in sources]
+    arrays = [constant for constant in constants if constant is not None]
+    repeated_sizes = [walk.repeated[source].sizes for source in sources if source in walk.repeated]
+    if len(arrays) < len(sources) or not repeated_sizes:
         return None
     numbers = np.concatenate(arrays, axis)
     constant = walk.flow.add_constant(f"{node.name}:constants", numbers)
-    index = position_of(axis, numbers.ndim)
-    joined = tuple(
-        numbers.shape[index] if position == index else size for position, size in enumerate(sizes[0])
+    joined_axis = position_of(axis, numbers.ndim)
+    sizes = tuple(
+        numbers.shape[joined_axis] if position == joined_axis else size
+        for position, size in enumerate(repeated_sizes[0])
     )
-    return Repeated(constant, joined, lacks="of constants")
+    return Repeated(constant, sizes, lacks="of constants")
 
 
 def _concat_with_constants(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) -> View:
-    """Concatenate values and stored arrays. Those before an array of tokens become further tokens, others are
-    added to the zeros of a pad.
+    """Concatenate values and stored arrays, and return the view. A stored array before an array of tokens,
+    such as a class token, becomes further tokens. Otherwise the values are padded by zeros, and the stored
+    arrays are added there.
     """
     values = [source for source in sources if walk.is_value(source)]
     view = _join_arrays(walk, node, [*map(walk.array, values)], axis)
-    # the axis is the first one of the array, and a value ends it
-    of_tokens = walk.is_value(sources[-1]) and view.axis_at(axis) == 0
-    tokens = _insert_tokens(walk, node, sources, axis) if of_tokens else None
+    may_be_tokens = walk.is_value(sources[-1]) and view.axis_at(axis) == 0
+    tokens = _insert_tokens(walk, node, sources, axis) if may_be_tokens else None
     if tokens is not None:
         return tokens
     runs = _split_runs(walk, sources)
     nodes = [node if len(runs) == 1 else part_of(node, str(number)) for number in range(len(runs))]
-    parts = [_add_to_padded(walk, each, run, axis) for each, run in zip(nodes, runs, strict=True)]
+    parts = [_add_to_padded(walk, part, run, axis) for part, run in zip(nodes, runs, strict=True)]
     return _join_arrays(walk, node, parts, axis) if len(parts) > 1 else parts[0]
 
 
 def _split_runs(walk: Walk, sources: Sequence[Source]) -> list[Sequence[Source]]:
     """Split sources into runs of constants with the values behind them; the last run also has the constants
-    at the end.
+    at the end: constant, value, constant, value, constant are two runs, of two and of three sources.
     """
-    live = [walk.is_value(source) for source in sources]
+    are_values = [walk.is_value(source) for source in sources]
+    # a run starts at a constant behind a value, if another value follows
     starts = [
-        index for index in range(1, len(live)) if live[index - 1] and not live[index] and any(live[index:])
+        index
+        for index in range(1, len(sources))
+        if are_values[index - 1] and not are_values[index] and any(are_values[index:])
     ]
-    ends = [0, *starts, len(sources)]
-    return [sources[start:end] for start, end in pairwise(ends)]
+    bounds = [0, *starts, len(sources)]
+    return [sources[start:end] for start, end in pairwise(bounds)]
 
 
 def _add_to_padded(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) -> View:
-    """Pad values by zeros, and add stored arrays there, so that these stand before and after the values."""
-    live = [index for index, source in enumerate(sources) if walk.is_value(source)]
-    view = _join_arrays(walk, node, [walk.array(sources[index]) for index in live], axis)
-    before = _whole_constants(walk, sources[: live[0]])
-    behind = _whole_constants(walk, sources[live[-1] + 1 :])
+    """Concatenate stored arrays before and after values, and return the view: the values are padded by zeros,
+    and an array of the constants' numbers there, with zeros for the values, is added.
+
+    Raises:
+        Unsupported: a constant has other axes than the values, or is another one for each image.
+    """
+    value_indices = [index for index, source in enumerate(sources) if walk.is_value(source)]
+    view = _join_arrays(walk, node, [walk.array(sources[index]) for index in value_indices], axis)
+    before = _whole_constants(walk, sources[: value_indices[0]])
+    behind = _whole_constants(walk, sources[value_indices[-1] + 1 :])
     if not before and not behind:
         return view
     sizes = [*(before + behind)[0].shape]
@@ -231,74 +255,83 @@ def _add_to_padded(walk: Walk, node: OperatorNode, sources: Sequence[Source], ax
         raise Unsupported("with a constant of other axes")
     sizes[axis] = view.size(axis)
     numbers = np.concatenate([*before, np.zeros(sizes), *behind], axis)
-    ends = [sum(each.shape[axis] for each in end) for end in (before, behind)]
-    wide = walk.builder.widen(f"{node.name}:pad", view.value, {view.axis_at(axis): (ends[0], ends[1])})
+    cells_before = sum(array.shape[axis] for array in before)
+    cells_behind = sum(array.shape[axis] for array in behind)
+    pads = {view.axis_at(axis): (cells_before, cells_behind)}
+    padded = walk.builder.widen(f"{node.name}:pad", view.value, pads)
     tensor = walk.flow.store_computed(f"{node.name}:stored", numbers)
     tensor = replace(tensor, shape=numbers.shape[first:])
-    return walk.views.as_rank_of(view, combine_stored(walk, node.name, "Add", wide, tensor))
+    return walk.views.as_rank_of(view, combine_stored(walk, node.name, "Add", padded, tensor))
 
 
 def _whole_constants(walk: Walk, sources: Sequence[Source]) -> list[Numbers]:
-    """Return what `_whole_constant` gives for several constants. Raises Unsupported if it gives none for
-    one.
+    """Return the numbers of several constants, each as `_whole_constant` gives them. Raises Unsupported if it
+    gives none for one.
     """
-    arrays = [each for source in sources if (each := _whole_constant(walk, source)) is not None]
+    arrays = [array for source in sources if (array := _whole_constant(walk, source)) is not None]
     if len(arrays) < len(sources):
         raise Unsupported("with a constant that is computed, or repeated along axes of open size")
     return arrays
 
 
 def _whole_constant(walk: Walk, source: Source) -> Numbers | None:
-    """Return a constant, also one that is repeated along axes of known size; None if it has other axes, or is
-    too large. One that is the same for each image is returned for one image.
+    """Return the numbers of a constant with all their repetitions; of one that is the same for each image, of
+    one image. None if it is no constant, or is repeated along axes of open size, or too often.
     """
-    before = walk.drop_repeats(source)
-    tensor = walk.weights(before)
-    numbers = walk.constant(before) if tensor is None else walk.flow.stored_numbers(tensor.name)
+    unrepeated = walk.drop_repeats(source)
+    tensor = walk.weights(unrepeated)
+    numbers = walk.constant(unrepeated) if tensor is None else walk.flow.stored_numbers(tensor.name)
     if numbers is None:
         return None
     if source in walk.repeated:
-        first, *rest = walk.repeated[source].sizes
-        sizes = [1 if isinstance(first, Open) else first, *(size for size in rest if isinstance(size, int))]
-        if len(sizes) <= len(rest) or not walk.flow.reserve_bytes(8 * math.prod(sizes)):
+        images, *others = walk.repeated[source].sizes
+        known_others = [size for size in others if isinstance(size, int)]
+        sizes = [1 if isinstance(images, Open) else images, *known_others]
+        bytes_of_numbers = 8 * math.prod(sizes)  # in float64
+        if len(known_others) < len(others) or not walk.flow.reserve_bytes(bytes_of_numbers):
             return None
         numbers = np.broadcast_to(numbers, sizes)
-    same_for_each_image = numbers.ndim > 1 and not walk.views.lacks_batch and np.all(numbers == numbers[:1])
-    return np.asarray(numbers[:1] if same_for_each_image else numbers, np.float64)
+    has_batch = numbers.ndim > 1 and not walk.views.lacks_batch
+    is_same_for_each_image = has_batch and np.all(numbers == numbers[:1])
+    return np.asarray(numbers[:1] if is_same_for_each_image else numbers, np.float64)
 
 
 def _insert_tokens(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) -> View | None:
-    """Join arrays of tokens and stored ones, each of which stands before the array that follows it; return
-    None if a stored one is no tokens.
+    """Concatenate arrays of tokens and stored tokens, such as a class token, each of which stands before an
+    array, and return the view; None if a stored array is no tokens.
     """
     parts = list[View]()
-    stored = list[Source]()
-    is_only = sum(map(walk.is_value, sources)) == 1
+    stored_before = list[Source]()
+    has_one_array = sum(map(walk.is_value, sources)) == 1
     for source in sources:
         if not walk.is_value(source):
-            stored.append(source)
+            stored_before.append(source)
             continue
-        name = node.name if is_only else f"{node.name}:{len(parts)}"
-        tokens = _prepend_tokens(walk, name, walk.array(source), stored)
+        name = node.name if has_one_array else f"{node.name}:{len(parts)}"
+        tokens = _prepend_tokens(walk, name, walk.array(source), stored_before)
         if tokens is None:
             return None
         parts.append(tokens)
-        stored = []
-    return parts[0] if is_only else _join_arrays(walk, node, parts, axis)
+        stored_before = []
+    return parts[0] if has_one_array else _join_arrays(walk, node, parts, axis)
 
 
 def _prepend_tokens(walk: Walk, name: str, view: View, stored: Sequence[Source]) -> View | None:
-    """Add trained tokens before those of a value; return None if a stored array is no tokens."""
+    """Add stored tokens before those of a value, and return the view; None if a stored array is no tokens,
+    which are tokens x channels.
+    """
     value = view.value
     for index, source in enumerate(reversed(stored), 1):
         tokens = walk.weights(walk.drop_repeats(source))
         tensor = tokens and walk.flow.drop_equal_rows(tokens)
         sizes = tensor.shape if tensor is not None else ()
-        fits = len(value.shape or ()) == 2 and sizes[:-2] in ((), (1,)) and sizes[-1:] == (value.channels,)
+        is_of_one_image = sizes[:-2] in ((), (1,))
+        fits = len(value.shape or ()) == 2 and is_of_one_image and sizes[-1:] == (value.channels,)
         if tensor is None or len(sizes) < 2 or not fits:
             return None
-        own_name = name if index == len(stored) else f"{name}:{index}"
-        value = walk.builder.add(own_name, Tokens(sizes[-2]), value, tensors={"value": Stored(tensor.name)})
+        node_name = name if index == len(stored) else f"{name}:{index}"
+        op = Tokens(sizes[-2])
+        value = walk.builder.add(node_name, op, value, tensors={"value": Stored(tensor.name)})
     return walk.views.as_rank_of(view, value)
 
 
@@ -315,15 +348,17 @@ def stack(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) 
     stacked = _stack_as_channels(walk, node, views, axis)
     if stacked is not None:
         return stacked
-    wide = [view.with_axes([axis]) for view in views]
-    if all(view.value.is_map for view in wide):
-        of_one_channel = _concat_channels(walk, node, wide, axis)
-        if of_one_channel is not None:
-            return of_one_channel
-    own = [walk.view(source).with_axes([axis]) for source in sources]
-    order = own[0].batch_first
-    arrays = [walk.as_array(f"{node.name}:array", view.transposed(order)) for view in own]
-    return _join_arrays(walk, node, arrays, order.index(position_of(axis, len(order)))).untransposed(order)
+    with_axis = [view.with_axes([axis]) for view in views]
+    if all(view.value.is_map for view in with_axis):
+        maps_of_one_channel = _concat_channels(walk, node, with_axis, axis)
+        if maps_of_one_channel is not None:
+            return maps_of_one_channel
+    # in the axes of the file's tensors, with the batch first
+    file_views = [walk.view(source).with_axes([axis]) for source in sources]
+    order = file_views[0].batch_first
+    arrays = [walk.as_array(f"{node.name}:array", view.transposed(order)) for view in file_views]
+    joined = _join_arrays(walk, node, arrays, order.index(position_of(axis, len(order))))
+    return joined.untransposed(order)
 
 
 def _stack_as_channels(walk: Walk, node: OperatorNode, views: Sequence[View], axis: int) -> View | None:
@@ -336,17 +371,23 @@ def _stack_as_channels(walk: Walk, node: OperatorNode, views: Sequence[View], ax
     joined = walk.views.in_axis_order(walk.builder.concat(node.name, *(view.value for view in views)), names)
     if joined.sizes is None:
         return None
+    # split the channels into the new axis and the channels of one value
+    channels_axis = names.index("channels")
+    channels_of_value = joined.sizes[channels_axis] // len(views)
     sizes = [*joined.sizes]
-    stack_axis = names.index("channels")
-    sizes[stack_axis : stack_axis + 1] = [len(views), sizes[stack_axis] // len(views)]
-    order = [position for position in range(len(sizes)) if position != stack_axis]
-    order.insert(position_of(axis, len(sizes)), stack_axis)
+    sizes[channels_axis : channels_axis + 1] = [len(views), channels_of_value]
+    # and move the new axis to its position
+    order = [position for position in range(len(sizes)) if position != channels_axis]
+    order.insert(position_of(axis, len(sizes)), channels_axis)
     return joined.reshaped(sizes).transposed(order)
 
 
 def windows(walk: Walk, node: OperatorNode, source: Source, axis: int, window: Sequence[int]) -> View:
-    """Cut an axis into parts of the window's size, each its step behind the one before. The axis then counts
-    the parts, and the last axis has the cells of each.
+    """Cut an axis into windows, as torch's `unfold` does, and return the view: the axis then counts the
+    windows, and a new last axis has the cells of each.
+
+    Args:
+        window: how many cells it has, and how far each is behind the one before.
     """
     view = walk.view(source)
     size, step = window
@@ -355,25 +396,19 @@ def windows(walk: Walk, node: OperatorNode, source: Source, axis: int, window: S
     if isinstance(cells, Open) or not 0 < size <= cells or step < 1:
         raise Unsupported("along an axis of open size, or of fewer cells")
     count = (cells - size) // step + 1
-    if size == step:
-        covered = (
-            cut_nonempty(walk, node, source, {position: slice(0, count * size)})
-            if cells > count * size
-            else view
-        )
+    if size == step:  # windows side by side: the axis is split
+        has_rest = cells > count * size
+        covered = cut_nonempty(walk, node, source, {position: slice(0, count * size)}) if has_rest else view
         sizes = covered.known_sizes
         split = covered.reshaped([*sizes[:position], count, size, *sizes[position + 1 :]])
-        order = [other for other in range(len(sizes) + 1) if other != position + 1]
-        return split.transposed([*order, position + 1])
+        other_axes = [axis for axis in range(len(sizes) + 1) if axis != position + 1]
+        return split.transposed([*other_axes, position + 1])
     if size > MOST_PARTS:
         raise Unsupported(f"by parts of more than {MOST_PARTS} cells that overlap")
-    parts = [
-        cut_nonempty(
-            walk,
-            part_of(node, str(first)),
-            source,
-            {position: slice(first, first + (count - 1) * step + 1, step)},
-        )
-        for first in range(size)
-    ]
-    return _join_views(walk, node, [each.with_axes([-1]) for each in parts], -1)
+    # the first cells of all windows, then the second ones, and so on
+    parts = list[View]()
+    for first in range(size):
+        end = first + (count - 1) * step + 1
+        part_node = part_of(node, str(first))
+        parts.append(cut_nonempty(walk, part_node, source, {position: slice(first, end, step)}))
+    return _join_views(walk, node, [part.with_axes([-1]) for part in parts], -1)

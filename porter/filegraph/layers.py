@@ -42,8 +42,11 @@ def pool(
     rounding: Rounding = "floor",
     counted: bool = True,
 ) -> Tensor:
-    """Add a pool of a map. Pads take no part in a largest value; in a mean those in the padded map count if
-    they are `counted`.
+    """Add a pool of a map, and return its value. Pads take no part in a largest value.
+
+    Args:
+        windows: the window and its pads.
+        counted: a mean divides by the pads under a window too, but not by what lies beyond the padded map.
     """
     window, pads = windows
     if function == "max":
@@ -53,7 +56,9 @@ def pool(
 
 
 def prelu(x: Tensor, alpha: str) -> Tensor:
-    """Add a PReLU by a stored tensor, with one slope or one for each channel."""
+    """Add a PReLU by the stored tensor `alpha`, with one slope or one for each channel, and return its
+    value. One slope for several channels is a LeakyRelu.
+    """
     numbers = x.walk.flow.constants.array(alpha)
     if numbers.size == 1 and x.value.channels != 1:
         return x.apply_elementwise(ops.LeakyRelu(float(numbers.ravel()[0])))

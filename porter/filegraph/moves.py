@@ -25,11 +25,12 @@ from porter.graph.ops import AXES
 
 
 def reshape(walk: Walk, node: OperatorNode, source: Source, sizes: Sequence[Dim]) -> View:
-    """Return the tensor in another shape; -1 is what is left. The value is laid out first if its axes do not
-    split so. Raises Unsupported if no layout of the value splits into these axes.
+    """Return the tensor in another shape; -1 is what is left. If the axes of its value cannot be split and
+    joined to these, ops lay the value out with other axes first. Raises Unsupported if that is of no use
+    either.
     """
     view = walk.view(source)
-    # from no op at all to the most ops
+    # the first one needs no op at all, the last one the most
     ways: list[Callable[[], View]] = [lambda: view.reshaped(sizes)]
     if walk.views.layout_op(view) is not None:
         ways.append(lambda: walk.lay_out(source).reshaped(sizes))
@@ -41,17 +42,18 @@ def reshape(walk: Walk, node: OperatorNode, source: Source, sizes: Sequence[Dim]
 
 
 def _flatten_array(walk: Walk, node: OperatorNode, view: View) -> View:
-    """Return the numbers of an array as features, which can be split into axes that do not divide the
-    array's.
+    """Return the numbers of an array as features, which a reshape can split into axes that the array's cannot
+    be split into, such as 4 x 6 into 3 x 8.
     """
     return walk.as_array(f"{node.name}:flat", view.reshaped([view.known_sizes[0], -1]))
 
 
 def flatten(walk: Walk, node: OperatorNode, source: Source, first: int, last: int = -1) -> View:
-    """Join the axes from the first to the last."""
+    """Join the axes from the first to the last into one, and return the view."""
     sizes = walk.known_sizes(source)
     start, end = (position_of(position, len(sizes)) for position in (first, last))
-    return reshape(walk, node, source, [*sizes[:start], product(sizes[start : end + 1]), *sizes[end + 1 :]])
+    joined_size = product(sizes[start : end + 1])
+    return reshape(walk, node, source, [*sizes[:start], joined_size, *sizes[end + 1 :]])
 
 
 def squeeze(walk: Walk, node: OperatorNode, source: Source, positions: Collection[int] | None = None) -> View:
@@ -61,21 +63,18 @@ def squeeze(walk: Walk, node: OperatorNode, source: Source, positions: Collectio
     """
     view = walk.view(source)
     sizes = view.known_sizes
-    chosen = (
-        view.positions(positions)
-        if positions
-        else {position for position, size in enumerate(sizes) if size == 1}
-    )
+    axes_of_one_cell = {position for position, size in enumerate(sizes) if size == 1}
+    removed = view.positions(positions) if positions else axes_of_one_cell
     names = walk.views.axis_names(view)
     shape = view.value.shape
     if names and shape and None in shape:
-        squeezed = {names[position] for position in chosen}
-        # the axes that are removed have one cell, so that an unknown size is 1
+        removed_names = {names[position] for position in removed}
         known_shape = tuple(
-            1 if size is None and axis in squeezed else size for axis, size in zip(AXES, shape, strict=False)
+            1 if size is None and axis in removed_names else size
+            for axis, size in zip(AXES, shape, strict=False)
         )
         view = walk.views.in_axis_order(replace(view.value, shape=known_shape), names)
-    return view.without_axes(chosen)
+    return view.without_axes(removed)
 
 
 def unsqueeze(walk: Walk, node: OperatorNode, source: Source, positions: Collection[int]) -> View:
@@ -94,14 +93,17 @@ def transpose(walk: Walk, node: OperatorNode, source: Source, order: Sequence[in
 def _transpose_constant(
     walk: Walk, node: OperatorNode, source: Source, order: Sequence[int]
 ) -> Repeated | None:
-    """Transpose a constant that is repeated; return None for another one."""
+    """Transpose a constant that is repeated, and return the transposed constant, repeated as it is; None for
+    another constant.
+    """
     repeated = walk.repeated.get(source)
     numbers = walk.constant(repeated.before) if repeated is not None else None
     if repeated is None or numbers is None:
         return None
-    wide = numbers.reshape([1] * (len(repeated.sizes) - numbers.ndim) + [*numbers.shape])
-    sizes = Items(repeated.sizes)  # an axis that an order counts too far is a ValueError then
-    transposed = walk.flow.add_constant(f"{node.name}:turned", wide.transpose(order))
+    missing_axes = len(repeated.sizes) - numbers.ndim
+    numbers_of_all_axes = numbers.reshape([1] * missing_axes + [*numbers.shape])
+    sizes = Items(repeated.sizes)  # an axis that the value lacks is then a ValueError
+    transposed = walk.flow.add_constant(f"{node.name}:turned", numbers_of_all_axes.transpose(order))
     return Repeated(transposed, tuple(sizes[axis] for axis in order))
 
 
@@ -110,7 +112,8 @@ def repeat(walk: Walk, node: OperatorNode, source: Source, times: Sequence[Dim])
     be repeated along axes of one cell only.
     """
     sizes = walk.sizes(source) or ()
-    if not walk.is_live(source) or all(1 in pair for pair in zip(sizes, times, strict=True)):
+    repeats_single_cells = all(1 in pair for pair in zip(sizes, times, strict=True))  # or nothing
+    if not walk.is_live(source) or repeats_single_cells:
         return expand(walk, node, source, [size * count for size, count in zip(sizes, times, strict=True)])
     counts = fixed_sizes(times)
     if math.prod(counts) > MOST_PARTS or min(counts) < 1:
@@ -130,11 +133,11 @@ def interleave(walk: Walk, node: OperatorNode, source: Source, axis: int, times:
     if times < 1:
         raise Unsupported(f"{times} times")
     position = position_of(axis, rank)
-    counts = [1] * (rank + 1)
-    counts[position + 1] = times
-    # an axis of one cell behind the axis is repeated, and then joined to it
-    wide = view.with_axes([position + 1]).repeated(counts)
-    return wide.reshaped([*sizes[:position], sizes[position] * times, *sizes[position + 1 :]])
+    # a new axis of one cell behind the axis is repeated, and then joined to it
+    times_by_axis = [1] * (rank + 1)
+    times_by_axis[position + 1] = times
+    repeated = view.with_axes([position + 1]).repeated(times_by_axis)
+    return repeated.reshaped([*sizes[:position], sizes[position] * times, *sizes[position + 1 :]])
 
 
 def expand(walk: Walk, node: OperatorNode, source: Source, sizes: Sequence[Dim]) -> Repeated:
@@ -145,19 +148,22 @@ def expand(walk: Walk, node: OperatorNode, source: Source, sizes: Sequence[Dim])
         Unsupported: the sizes are of more axes than a value has, or an axis of several cells would get other
             ones.
     """
-    own = walk.known_sizes(source)
+    old_sizes = walk.known_sizes(source)
     is_value = walk.is_live(source)
     if not is_value:
-        own = (*[1] * (len(sizes) - len(own)), *own)
-    if len(sizes) > len(own):
+        missing_axes = len(sizes) - len(old_sizes)
+        old_sizes = (*[1] * missing_axes, *old_sizes)
+    if len(sizes) > len(old_sizes):
         raise Unsupported("to more axes")
-    wanted = [*own[: len(own) - len(sizes)], *sizes]
-    # how often each axis is repeated
-    times: list[Dim] = [size if old == 1 and size != -1 else 1 for size, old in zip(wanted, own, strict=True)]
-    if any(size not in (-1, 1, old) for size, old in zip(wanted, own, strict=True) if old != 1):
-        raise Unsupported(f"of {sizes_text(own)} to {sizes_text(wanted)}")
-    expanded = tuple(size * count for size, count in zip(own, times, strict=True))
-    repeated = Repeated(walk.before_repeat(source), expanded)
+    count_kept = len(old_sizes) - len(sizes)  # axes before those that `sizes` are of
+    wanted = [*old_sizes[:count_kept], *sizes]
+    times = list[Dim]()  # how often each axis is repeated
+    for size, old_size in zip(wanted, old_sizes, strict=True):
+        times.append(size if old_size == 1 and size != -1 else 1)
+    if any(size not in (-1, 1, old) for size, old in zip(wanted, old_sizes, strict=True) if old != 1):
+        raise Unsupported(f"of {sizes_text(old_sizes)} to {sizes_text(wanted)}")
+    expanded_sizes = tuple(size * count for size, count in zip(old_sizes, times, strict=True))
+    repeated = Repeated(walk.before_repeat(source), expanded_sizes)
     if not is_value:
         return repeated
     if any(isinstance(count, Open) for count in times):  # an op of the value may repeat it by itself
@@ -171,23 +177,25 @@ def rot90(walk: Walk, node: OperatorNode, source: Source, positions: tuple[int, 
     """
     view = walk.try_lay_out(source)
     rank = len(view.known_axes)
-    order = [*range(rank)]
     first, second = (position_of(position, rank) for position in positions)
-    order[first], order[second] = second, first
-    swapped = view.transposed(order) if turns % 2 else view
-    flipped = {0: [], 1: [first], 2: [first, second], 3: [second]}[turns % 4]
-    return flip(walk, node, swapped, flipped)
+    swapped_order = [*range(rank)]
+    swapped_order[first], swapped_order[second] = second, first
+    exchanged = view.transposed(swapped_order) if turns % 2 else view
+    flipped_axes = {0: [], 1: [first], 2: [first, second], 3: [second]}[turns % 4]
+    return flip(walk, node, exchanged, flipped_axes)
 
 
 def repeat_images(walk: Walk, node: OperatorNode, source: Source, times: int) -> View:
-    """Repeat each image so many times, one copy after the other, by way of a map of one cell that is enlarged
-    to so many rows.
+    """Repeat each image of the batch so many times, one copy after the other, and return the view. Each image
+    becomes a map of one cell, which an Upsample makes so many rows, and the rows are counted among the
+    images.
     """
     array = walk.array(source)
     sizes = array.known_sizes
     shape = array.value.shape or ()
     if None in shape or not array.value.is_array or len(shape) != len(sizes) - 1:
         raise Unsupported("of images other than arrays of known size")
+    # all numbers become channels: (a=3) (b=4) -> (a b) () ()
     axes = {letter: f"({letter}={size})" for letter, size in zip("abcdefgh", shape, strict=False)}
     pattern = f"{' '.join(axes.values())} -> ({' '.join(axes)}) () ()"
     cell = walk.builder.add(f"{node.name}:cell", Rearrange(pattern, True), array.value)
@@ -199,7 +207,8 @@ def repeat_images(walk: Walk, node: OperatorNode, source: Source, times: int) ->
 def cells_as_channels(
     walk: Walk, node: OperatorNode, source: Source, block: int, outer: bool = False
 ) -> View:
-    """Move the cells of each block of a map into the channels. Block rows come first, before the channels
+    """Move the cells of each block of a map into the channels (space to depth), and return the view: blocks
+    of 2 make 4C channels, and half as many rows and columns. The cells of a block come before the channels
     that were there or, if these are `outer`, behind them.
     """
     view = walk.view(source)
@@ -209,17 +218,18 @@ def cells_as_channels(
     images, *axes = sizes
     channels_first = walk.builder.order == "CHW"
     channels, rows, columns = axes if channels_first else (axes[2], *axes[:2])
-    # Axes: images, channels, block rows, rows in them, block columns, columns in them; or channels last.
-    parts: list[Dim] = [rows // block, block, columns // block, block]
-    split = view.reshaped([images, channels, *parts] if channels_first else [images, *parts, channels])
-    order = (0, 3, 5, 1, 2, 4) if channels_first else (0, 1, 3, 2, 4, 5)
-    if outer:
-        order = (0, 1, 3, 5, 2, 4)
     blocks: list[Dim] = [rows // block, columns // block]
+    split_cells: list[Dim] = [blocks[0], block, blocks[1], block]
     all_channels = channels * block**2
-    return split.transposed(order).reshaped(
-        [images, all_channels, *blocks] if channels_first else [images, *blocks, all_channels]
-    )
+    if channels_first:
+        # axes: images, channels, blocks down, rows of a block, blocks across, columns of a block
+        split = view.reshaped([images, channels, *split_cells])
+        order = (0, 1, 3, 5, 2, 4) if outer else (0, 3, 5, 1, 2, 4)
+        return split.transposed(order).reshaped([images, all_channels, *blocks])
+    # axes: images, blocks down, rows of a block, blocks across, columns of a block, channels
+    split = view.reshaped([images, *split_cells, channels])
+    order = (0, 1, 3, 5, 2, 4) if outer else (0, 1, 3, 2, 4, 5)
+    return split.transposed(order).reshaped([images, *blocks, all_channels])
 
 
 def as_row_map(walk: Walk, node: OperatorNode, source: Source) -> Value:

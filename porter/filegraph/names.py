@@ -23,12 +23,12 @@ def expect_values(names: Sequence[str], values: Iterable[str]) -> None:
     words = sorted(values)
     lacking = next((name for name in names if name not in set(words)), None)
     if lacking is not None:
-        near = get_close_matches(lacking, words, 3, 0.5) or words[-3:]
+        examples = get_close_matches(lacking, words, 3, 0.5) or words[-3:]
         message = f"the file's graph has no value '{lacking}'"
         raise UsageError(
             message,
             where=OUTPUTS,
-            next=f"write the file's own name of a value, such as {', '.join(near)}",
+            next=f"write the file's own name of a value, such as {', '.join(examples)}",
         )
 
 
@@ -54,29 +54,32 @@ class Names:
         """Take `wanted`, or if that is taken the first free one of `wanted_2`, `wanted_3`, ... from the
         number `first` on, and return it.
         """
-        count = 1 if first == 1 and wanted not in self.taken else max(first, self._last.get(wanted, 1))
-        name = wanted if count == 1 else f"{wanted}_{count}"
+        last_number = self._last.get(wanted, 1)  # the search goes on there
+        is_free = first == 1 and wanted not in self.taken
+        number = 1 if is_free else max(first, last_number)
+        name = wanted if number == 1 else f"{wanted}_{number}"
         while name in self.taken:
-            count += 1
-            name = f"{wanted}_{count}"
-        self._last[wanted] = max(count, self._last.get(wanted, 1))
+            number += 1
+            name = f"{wanted}_{number}"
+        self._last[wanted] = max(number, last_number)
         self.taken.add(name)
         return name
 
 
 def with_scope_names(graph: FileGraph, titles: Mapping[str, str] | None = None) -> FileGraph:
-    """Return the graph with each node named by the scope of its tensors.
+    """Return the graph with each node named by the scope of its tensors: `Conv1` if these are `Conv1/kernel`
+    and `Conv1/bias`.
 
     A node without tensors, or with a scope that others or an input share, has its name in `titles`, or keeps
     its own.
     """
-    inputs = {INPUT, *(each.path for each in graph.further_inputs)}
+    inputs = {INPUT, *(image.path for image in graph.further_inputs)}
     names = _new_names(graph, inputs, titles or {})
     nodes = (
         replace(node, name=names[node.name], inputs=tuple(names[name] for name in node.inputs))
         for node in graph.nodes
     )
-    left_out = tuple(replace(each, after=names.get(each.after or "")) for each in graph.left_out)
+    left_out = tuple(replace(layer, after=names.get(layer.after or "")) for layer in graph.left_out)
     return replace(
         graph,
         nodes=tuple(nodes),
@@ -92,16 +95,16 @@ def _new_names(graph: FileGraph, inputs: Collection[str], titles: Mapping[str, s
     """
     scopes = {node.name: _scope(node, graph.evaluated) for node in graph.nodes}
     counts = Counter(scopes.values())
-    own = {scope for scope, count in counts.items() if scope and count == 1 and scope not in inputs}
-    free = Names({*inputs, *own})
-    names = {name: name for name in inputs}
-    uses = Counter[str]()
+    unique_scopes = {scope for scope, count in counts.items() if scope and count == 1 and scope not in inputs}
+    other_names = Names({*inputs, *unique_scopes})
+    new_names = {name: name for name in inputs}
+    title_counts = Counter[str]()
     for name, scope in scopes.items():
         title = titles.get(name, name)
         # counted for nodes with scopes too, so that the number says which of that title a node is
-        uses[title] += 1
-        names[name] = scope if scope in own else free.take(title, uses[title])
-    return names
+        title_counts[title] += 1
+        new_names[name] = scope if scope in unique_scopes else other_names.take(title, title_counts[title])
+    return new_names
 
 
 def node_titles(paths: Mapping[str, tuple[str, ...]], ops: Mapping[str, str]) -> dict[str, str]:
@@ -125,17 +128,20 @@ def node_titles(paths: Mapping[str, tuple[str, ...]], ops: Mapping[str, str]) ->
 
 
 def _scope(node: FileNode, computed: Collection[str]) -> str:
-    """Return the scope that a node's own tensors share: `Conv1` of `Conv1/kernel` and `Conv1/bias`. It is
-    empty for a node without tensors, with tensors of several scopes, and that porter has no op for.
+    """Return the scope that the names of a node's tensors share: `Conv1` of `Conv1/kernel` and `Conv1/bias`.
+    It is empty for a node without tensors, with tensors of several scopes, and that porter has no op for.
+
+    Args:
+        computed: names of tensors that the file does not have, since porter computed them.
     """
     if isinstance(node.op, Foreign):
         return ""
-    # ONNX models of torch have torch's names.
-    own = [stored.name for stored in node.tensors.values() if stored.name not in computed]
-    paths = [name.split("/" if "/" in name else ".")[:-1] for name in own]
-    shared: list[str] = []
-    for parts in zip(*paths, strict=False):
+    names = [stored.name for stored in node.tensors.values() if stored.name not in computed]
+    # ONNX models of torch have torch's names, whose parts are joined by dots
+    scopes = [name.split("/" if "/" in name else ".")[:-1] for name in names]
+    shared_parts: list[str] = []
+    for parts in zip(*scopes, strict=False):
         if len(set(parts)) > 1:
             break
-        shared.append(parts[0])
-    return "/".join(shared)
+        shared_parts.append(parts[0])
+    return "/".join(shared_parts)

@@ -24,13 +24,14 @@ tf2onnx's 10^9.
 
 
 def cut(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[int, slice | int]) -> View | Zeros:
-    """Cut a part out of each axis that `parts` names, as Python's index does; a number takes its axis away.
-    Return its view, or Zeros of its sizes: of a part of zeros, and of a part without cells.
+    """Cut a part out of each axis that `parts` names, as Python's index does: `{1: slice(0, 8)}`; a number
+    takes its axis away. Return the part's view, or Zeros of its sizes if it is a part of zeros or has no
+    cells.
     """
-    zeros = None if isinstance(source, View) else walk.zero_sizes.get(source)
-    sizes = zeros or walk.view(source).sizes or ()
+    zero_sizes = None if isinstance(source, View) else walk.zero_sizes.get(source)
+    sizes = zero_sizes or walk.view(source).sizes or ()
     known_parts, open_ends = _by_known_numbers(parts, sizes)
-    if open_ends and zeros is not None:
+    if open_ends and zero_sizes is not None:
         raise Undecided
     if open_ends:
         # the input's size decides how many cells are cut off: the map gets as many as another one has
@@ -39,11 +40,11 @@ def cut(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[int, slic
     part_sizes = _sizes_of_parts(known_parts, sizes)
     if 0 in part_sizes:
         return Zeros(part_sizes, "that leaves nothing")
-    if zeros is not None:
-        dropped = {
+    if zero_sizes is not None:
+        dropped_axes = {
             position_of(axis, len(sizes)) for axis, part in known_parts.items() if isinstance(part, int)
         }
-        return Zeros(tuple(size for axis, size in enumerate(part_sizes) if axis not in dropped))
+        return Zeros(tuple(size for axis, size in enumerate(part_sizes) if axis not in dropped_axes))
     return _take_part(walk, node, source, known_parts)
 
 
@@ -60,30 +61,30 @@ def _sizes_of_parts(parts: Mapping[int, slice | int], sizes: Sequence[Dim]) -> t
 def _by_known_numbers(
     parts: Mapping[int, slice | int], sizes: Sequence[Dim]
 ) -> tuple[dict[int, slice | int], dict[int, tuple[Dim, Dim]]]:
-    """Split parts into those by known numbers, and the ends of those that depend on the input's size: how
-    many cells more these have before and behind.
+    """Split parts into those by known numbers, and those whose ends depend on the input's size. Of the
+    latter, return how many cells more they have before and behind than the axis: numbers of 0 or below.
 
     Args:
-        sizes: of all axes; none if they are unknown, and then the parts are as they are.
+        sizes: of all axes; empty if they are unknown, and then all parts are returned as they are.
     """
-    slices = {**parts}
+    known_parts = {**parts}
     open_ends = dict[int, tuple[Dim, Dim]]()
     for axis, part in parts.items():
         if sizes and isinstance(part, slice):
             size = sizes[position_of(axis, len(sizes))]
             try:
-                slices[axis] = _known_slice(part, size)
+                known_parts[axis] = _known_slice(part, size)
             except Undecided:
                 open_ends[axis] = _open_ends(part, size)
-                del slices[axis]
-    return slices, open_ends
+                del known_parts[axis]
+    return known_parts, open_ends
 
 
 def cut_nonempty(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[int, slice | int]) -> View:
-    """Return what `cut` gives for a value that is not known to be zeros.
+    """Cut a part as `cut` does, and return its view, where the part has to be a value.
 
     Raises:
-        Unsupported: the part has no cells.
+        Unsupported: the part has no cells, or is known to be zeros.
     """
     result = cut(walk, node, source, parts)
     if isinstance(result, Zeros):
@@ -106,9 +107,10 @@ def take(walk: Walk, node: OperatorNode, source: Source, index: Sequence[slice |
     """
     parts = [part for part in index if part is not None]
     result = cut(walk, node, source, dict(enumerate(parts)))
-    kept_or_new = [part for part in index if not isinstance(part, int)]
-    added = [position for position, part in enumerate(kept_or_new) if part is None]
-    return result.with_axes(added) if isinstance(result, View) and added else result
+    # the result has an axis for each slice, and for each None
+    index_of_result = [part for part in index if not isinstance(part, int)]
+    added_axes = [position for position, part in enumerate(index_of_result) if part is None]
+    return result.with_axes(added_axes) if isinstance(result, View) and added_axes else result
 
 
 def _cut_axes(walk: Walk, name: str, view: View, parts: Mapping[int, slice | int]) -> View:
@@ -121,20 +123,20 @@ def _cut_axes(walk: Walk, name: str, view: View, parts: Mapping[int, slice | int
     if view.axes is None:
         raise Unsupported(OF_UNKNOWN_SHAPE)
     aligned = walk.align_axes(f"{name}:array", view)
-    dropped = view.positions(position for position, part in parts.items() if isinstance(part, int))
-    cells = {
+    dropped_axes = view.positions(position for position, part in parts.items() if isinstance(part, int))
+    slices = {
         # the slice of the last cell, -1, ends at None: 0 would be the start
         position: slice(part, part + 1 or None) if isinstance(part, int) else part
         for position, part in parts.items()
     }
-    slices = aligned.by_axis(
-        {position: part for position, part in cells.items() if not _is_whole(part, view.size(position))}
-    )
-    value = walk.builder.cut(name, aligned.value, slices)
+    needed_slices = {
+        position: part for position, part in slices.items() if not _is_whole(part, view.size(position))
+    }
+    value = walk.builder.cut(name, aligned.value, aligned.by_axis(needed_slices))
     if value is None:
         raise Unsupported("that depends on the size, or that turns an axis around")
     tensor = aligned.as_tensor(value)
-    return tensor.without_axes(dropped) if dropped else tensor
+    return tensor.without_axes(dropped_axes) if dropped_axes else tensor
 
 
 def _is_whole(part: slice, size: Dim) -> bool:
@@ -152,19 +154,23 @@ def _is_flip(part: slice | int, size: Dim) -> bool:
 
 
 def _known_slice(part: slice, size: Dim) -> slice:
-    """Return the slice of an axis of `size` cells by known numbers: ends that depend on an open size are
-    counted from its end.
+    """Return the slice of an axis of `size` cells by known numbers. Ends that depend on an open size are
+    counted from the end of the axis: `[0:n - 1]` of n cells becomes `[0:-1]`.
+
+    Raises:
+        Undecided: an end depends on the input's size otherwise.
     """
     if isinstance(size, int):
         return _slice_of_known_size(part, size)
     start, stop = (end - size if isinstance(end, Open) else end for end in (part.start, part.stop))
-    (first,) = fixed_sizes([start or 0])
+    (first_cell,) = fixed_sizes([start or 0])
     # counted from the end of an open axis, a start has to be below 0
-    if first >= 0 and isinstance(part.start, Open):
+    if first_cell >= 0 and isinstance(part.start, Open):
         raise Undecided
-    if isinstance(part.stop, Open) or (stop or 0) >= _LARGEST:
-        (last,) = fixed_sizes([stop or 0])
-        stop = min(last, 0) or None  # None, not 0, is the end of the axis
+    is_end_of_axis = (stop or 0) >= _LARGEST
+    if isinstance(part.stop, Open) or is_end_of_axis:
+        (cells_behind,) = fixed_sizes([stop or 0])
+        stop = min(cells_behind, 0) or None  # None, not 0, is the end of the axis
     return slice(start, stop, part.step)
 
 
@@ -172,17 +178,17 @@ def _slice_of_known_size(part: slice, size: int) -> slice:
     """Return the slice of an axis of known size by known numbers. A single cell is stated by its own place,
     whatever the step was.
     """
-    ends = (None if end is None else fixed_sizes([end])[0] for end in (part.start, part.stop, part.step))
-    known_slice = slice(*ends)
+    numbers = (part.start, part.stop, part.step)
+    known_slice = slice(*(None if number is None else fixed_sizes([number])[0] for number in numbers))
     cells = range(size)[known_slice]
     return slice(cells[0], cells[0] + 1) if len(cells) == 1 < size else known_slice
 
 
 def _open_ends(part: slice, size: Dim) -> tuple[Dim, Dim]:
-    """Return how many cells less a part of an axis has before and behind it, as numbers of 0 or below.
+    """Return how many cells a part leaves out of an axis before and behind it, as numbers of 0 or below.
 
     Raises:
-        Undecided: the input's size may decide that it has others.
+        Undecided: the input's size may decide that the part takes cells by a step, or begins before the axis.
     """
     start = 0 if part.start is None else _from_start(part.start, size)
     stop = size if part.stop is None else _from_start(part.stop, size)
@@ -192,8 +198,9 @@ def _open_ends(part: slice, size: Dim) -> tuple[Dim, Dim]:
 
 
 def _from_start(end: Dim, size: Dim) -> Dim:
-    """Return an end of a part of an axis, counted from the first cell. An end that may be below 0, as far as
-    its terms tell, is taken not to be: the part has as many cells as another map.
+    """Return the start or the stop of a part of an axis, counted from the axis's first cell, as Python counts
+    a negative one from its end. If an open one may be below 0, as far as its terms tell, it is taken not to
+    be: the part has as many cells as another map.
     """
     with suppress(Undecided):
         return end + size if end < 0 else end
@@ -206,8 +213,9 @@ def split_sizes(size: Dim, sizes: Sequence[Dim]) -> list[Dim]:
     Raises:
         Unsupported: they are not the axis together.
     """
-    stated = [each for each in sizes if isinstance(each, Open) or each >= 0]
-    part_sizes = [each if isinstance(each, Open) or each >= 0 else size - sum(stated) for each in sizes]
+    stated_sizes = [part for part in sizes if isinstance(part, Open) or part >= 0]
+    rest = size - sum(stated_sizes)
+    part_sizes = [part if isinstance(part, Open) or part >= 0 else rest for part in sizes]
     if sum(part_sizes) != size:
         raise Unsupported(f"of {sizes_text([size])} cells into {sizes_text(sizes)}")
     return part_sizes
@@ -216,8 +224,11 @@ def split_sizes(size: Dim, sizes: Sequence[Dim]) -> list[Dim]:
 def pad(
     walk: Walk, node: OperatorNode, source: Source, pairs: Mapping[int, tuple[Dim, Dim]], fill: float = 0.0
 ) -> View:
-    """Pad axes by one number before and after their cells, but the channels of maps and features by zeros.
-    Negative pads crop. Raises Undecided for pads by another number than 0 that the input's size decides.
+    """Pad axes by one number before and after their cells, and return the view. Negative pads crop. Raises
+    Undecided for pads by another number than 0 whose size the input's size decides.
+
+    Args:
+        pairs: by axis, how many cells before and after.
     """
     view = walk.try_lay_out(source)
     known_pads = dict[int, tuple[int, int]]()
@@ -243,24 +254,29 @@ def _pad_axes(
         Unsupported: channels cannot be padded by this number.
     """
     aligned = walk.align_axes(f"{node.name}:array", view)
-    ends = aligned.by_axis({position: pair for position, pair in pairs.items() if any(pair)})
+    pads = aligned.by_axis({position: pair for position, pair in pairs.items() if any(pair)})
+    pads_channels = 0 in pads and not aligned.value.is_array
+    if not pads_channels or (not fill and min(pads[0]) >= 0):
+        return aligned.as_tensor(walk.builder.widen(node.name, aligned.value, pads, fill))
     # ops pad channels by zeros only: another fill is added to these zeros, channel by channel
-    if 0 in ends and not aligned.value.is_array and (fill or min(ends[0]) < 0):
-        before, after = ends[0]
-        channels = aligned.value.channels or MOST_CONSTANTS
-        if {*ends} != {0} or min(before, after) < 0 or channels + before + after > MOST_CONSTANTS:
-            raise Unsupported(f"of channels with {fill:g}")
-        wide = walk.builder.widen(f"{node.name}:zeros", aligned.value, ends)
-        numbers = [*[fill] * before, *[0.0] * channels, *[fill] * after]
-        return aligned.as_tensor(walk.builder.affine(node.name, wide, (1.0,), numbers))
-    return aligned.as_tensor(walk.builder.widen(node.name, aligned.value, ends, fill))
+    before, after = pads[0]
+    channels = aligned.value.channels or MOST_CONSTANTS
+    pads_only_channels = {*pads} == {0}
+    if not pads_only_channels or min(before, after) < 0 or channels + before + after > MOST_CONSTANTS:
+        raise Unsupported(f"of channels with {fill:g}")
+    padded = walk.builder.widen(f"{node.name}:zeros", aligned.value, pads)
+    numbers = [*[fill] * before, *[0.0] * channels, *[fill] * after]
+    return aligned.as_tensor(walk.builder.affine(node.name, padded, (1.0,), numbers))
 
 
 def extend(
     walk: Walk, node: OperatorNode, source: Source, pairs: Mapping[int, tuple[Dim, Dim]], mode: Mode
 ) -> View:
-    """Pad the rows and columns of a map by cells of its own, such as reflected ones. Raises Unsupported for
-    other axes than these, and for values that are no maps.
+    """Pad the rows and columns of a map by its own cells, such as reflected ones, and return the view. Raises
+    Unsupported for other axes than these, and for values that are no maps.
+
+    Args:
+        pairs: by axis, how many cells before and after.
     """
     view = walk.try_lay_out(source)
     names = walk.views.axis_names(view)
@@ -285,17 +301,16 @@ def flip(walk: Walk, node: OperatorNode, source: Source, positions: Collection[i
 
 
 def _flip_axis(walk: Walk, node: OperatorNode, view: View, position: int) -> View:
-    """Reverse the cells of an axis. An axis that no op cuts backwards is made the channels of a map for
-    it.
+    """Reverse the cells of an axis, and return the view. Only the channels of a map can be cut backwards, so
+    that another axis is made the channels of a map for it.
     """
     rank = view.rank
     backwards = slice(None, None, -1)
-    # the batch is refused by `_cut_axes`, and the channels of a map are cut backwards
     is_channels = view.value.is_map and walk.views.has_channels(view, position)
-    if not rank or view.has_batch(position) or is_channels:
+    if is_channels or not rank or view.has_batch(position):  # the last two are refused there
         return _cut_axes(walk, node.name, view, {position: backwards})
-    last = position_of(position, rank)
-    order = [*(axis for axis in range(rank) if axis != last), last]
+    reversed_axis = position_of(position, rank)
+    order = [*(axis for axis in range(rank) if axis != reversed_axis), reversed_axis]
     array = walk.as_array(f"{node.name}:last", view.transposed(order))
     if array.value.is_array:
         array = walk.as_cells(f"{node.name}:cells", array)
@@ -306,8 +321,8 @@ def _flip_axis(walk: Walk, node: OperatorNode, view: View, position: int) -> Vie
 
 
 def roll(walk: Walk, node: OperatorNode, source: Source, shifts: Mapping[int, int]) -> View:
-    """Move the cells of axes on, and those at the end to the start. Raises Unsupported for the batch, and for
-    axes of open size.
+    """Move the cells of axes on by shifts, those at the end to the start, and return the view: 1, 2, 3 by 1
+    become 3, 1, 2. Raises Unsupported for the batch, and for axes of open size.
     """
     view = walk.array(source)
     rank = len(view.known_axes)
@@ -320,18 +335,14 @@ def roll(walk: Walk, node: OperatorNode, source: Source, shifts: Mapping[int, in
             raise Unsupported("of the batch")
         if isinstance(size, Open):
             raise Unsupported("of an axis of open size")
-        if not shift % size:
+        split = size - shift % size  # cells from here on come to the start
+        if split == size:
             continue
-        first = slice(0, size - shift % size)
-        last = slice(size - shift % size, size)
-        parts = [
-            walk.builder.cut(f"{node.name}:{name}", value, {axis: part})
-            for name, part in (("last", last), ("first", first))
-        ]
-        found = [part for part in parts if part is not None]
-        if len(found) < len(parts):
+        last_cells = walk.builder.cut(f"{node.name}:last", value, {axis: slice(split, size)})
+        first_cells = walk.builder.cut(f"{node.name}:first", value, {axis: slice(0, split)})
+        if last_cells is None or first_cells is None:
             raise Unsupported("of an axis of open size")
-        value = walk.builder.join(node.name, axis, *found)
+        value = walk.builder.join(node.name, axis, last_cells, first_cells)
     return walk.views.as_rank_of(view, value)
 
 
@@ -344,17 +355,18 @@ def diagonal(walk: Walk, node: OperatorNode, source: Source, positions: tuple[in
     """
     view = walk.view(source)
     rank = len(view.known_axes)
-    last = [position_of(position, rank) for position in positions]
-    axes_last = view.transposed([*(axis for axis in range(rank) if axis not in last), *last])
-    sizes = axes_last.known_sizes
-    rows, columns = sizes[-2:]
+    matrix_axes = [position_of(position, rank) for position in positions]
+    other_axes = [axis for axis in range(rank) if axis not in matrix_axes]
+    matrices = view.transposed([*other_axes, *matrix_axes])
+    *other_sizes, rows, columns = matrices.known_sizes
     if isinstance(rows, Open) or isinstance(columns, Open):
         raise Unsupported("of axes of open size")
-    # with the two axes joined to one, the next cell of a diagonal is a row and a cell, columns + 1, further
-    first = offset if offset >= 0 else -offset * columns
     count = min(rows + min(offset, 0), columns - max(offset, 0))
     if count < 1:
         raise Unsupported("without cells")
-    flat = axes_last.reshaped([*sizes[:-2], rows * columns])
-    cells = slice(first, first + (count - 1) * (columns + 1) + 1, columns + 1)
-    return cut_nonempty(walk, node, flat, {rank - 2: cells})
+    # with the two axes joined to one, the next cell of a diagonal is a row and a cell further
+    joined = matrices.reshaped([*other_sizes, rows * columns])
+    step = columns + 1
+    first = offset if offset >= 0 else -offset * columns
+    last = first + (count - 1) * step
+    return cut_nonempty(walk, node, joined, {rank - 2: slice(first, last + 1, step)})

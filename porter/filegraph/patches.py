@@ -25,11 +25,12 @@ def patches(walk: Walk, node: OperatorNode, source: Source, window: Window, pads
     N×(C·rows·columns)×patches.
     """
     view = walk.view(source)
-    batch, channels, down, across = view.known_sizes
+    batch, channels, map_rows, map_columns = view.known_sizes
     if _lie_side_by_side(window, pads):
         rows, columns = window.kernel
-        cells = view.reshaped([batch, channels, down // rows, rows, across // columns, columns])
-        return cells.transposed([0, 1, 3, 5, 2, 4]).reshaped([batch, channels * rows * columns, -1])
+        split = view.reshaped([batch, channels, map_rows // rows, rows, map_columns // columns, columns])
+        cells_first = split.transposed([0, 1, 3, 5, 2, 4])  # the cells of a patch, then the patches
+        return cells_first.reshaped([batch, channels * rows * columns, -1])
     value = walk.value(source)
     tensors = _cell_kernel(walk, node, value.channels, window)
     if value.channels is None or tensors is None:
@@ -43,33 +44,43 @@ def patches(walk: Walk, node: OperatorNode, source: Source, window: Window, pads
 def map_of_patches(
     walk: Walk, node: OperatorNode, source: Source, size: Sequence[Dim], windows: tuple[Window, Pads]
 ) -> View | Value:
-    """Return the map of so many rows and columns (`size`) that patches make together, as `patches` gives
-    them: where several have a cell, the map has their sum.
+    """Return the map that patches make together, as torch's `fold` does, of patches as `patches` gives them:
+    where several have a cell, the map has their sum.
+
+    Args:
+        size: rows and columns of the map.
+        windows: the window of the patches, and the pads around the map.
     """
     view = walk.view(source)
     window, pads = windows
     batch, cells_of_patch, _ = view.known_sizes
-    down, across = size
+    map_rows, map_columns = size
     rows, columns = window.kernel
     channels = cells_of_patch // (rows * columns)
     if _lie_side_by_side(window, pads):
-        split = view.reshaped([batch, channels, rows, columns, down // rows, across // columns])
-        return split.transposed([0, 1, 4, 2, 5, 3]).reshaped([batch, channels, down, across])
-    if not isinstance(channels, int) or not isinstance(down, int) or not isinstance(across, int):
+        split = view.reshaped([batch, channels, rows, columns, map_rows // rows, map_columns // columns])
+        return split.transposed([0, 1, 4, 2, 5, 3]).reshaped([batch, channels, map_rows, map_columns])
+    if not isinstance(channels, int) or not isinstance(map_rows, int) or not isinstance(map_columns, int):
         raise Unsupported("of an open size")
-    counts = list[int]()  # patches down and across
-    cuts = list[int]()  # what the transposed convolution gives too much at the bottom and at the right
-    for axis, (cells, (before, after)) in enumerate(zip((down, across), (pads[:2], pads[2:]), strict=True)):
-        count = (cells + before + after - window.extent(axis)) // window.stride[axis] + 1
-        counts.append(count)
-        cuts.append((count - 1) * window.stride[axis] + window.extent(axis) - before - cells)
-    bottom, right = cuts
-    patches_on_map = view.reshaped([batch, cells_of_patch, *counts])
+    top, bottom, left, right = pads
+    patches_down, cut_bottom = _patches_along(window, 0, map_rows, (top, bottom))
+    patches_across, cut_right = _patches_along(window, 1, map_columns, (left, right))
+    patches_on_map = view.reshaped([batch, cells_of_patch, patches_down, patches_across])
     tensors = _cell_kernel(walk, node, channels, window)
     if tensors is None:
         raise Unsupported("of patches that overlap or are padded, of so many channels")
-    op = ConvTranspose(channels, window, (pads[0], bottom, pads[2], right), channels)
+    op = ConvTranspose(channels, window, (top, cut_bottom, left, cut_right), channels)
     return walk.builder.conv_transpose(node.name, walk.value(patches_on_map), op, tensors)
+
+
+def _patches_along(window: Window, axis: int, cells: int, pads: tuple[int, int]) -> tuple[int, int]:
+    """Return how many patches lie along an axis of a map of so many cells, and how many cells behind the map
+    a transposed convolution of them gives too much.
+    """
+    before, after = pads
+    step, extent = window.stride[axis], window.extent(axis)
+    count = (cells + before + after - extent) // step + 1
+    return count, (count - 1) * step + extent - before - cells
 
 
 def _lie_side_by_side(window: Window, pads: Pads) -> bool:

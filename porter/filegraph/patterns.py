@@ -75,12 +75,12 @@ def _norms() -> list[Fused]:
     square_of_mean: Pattern = ("Mul", mean, mean)
     mean_of_squares: Pattern = ("Mean", ("Mul", "x", "x"), "#axes")
     variances.append(("Max", 0, ("Sub", mean_of_squares, square_of_mean)))
-    layers = [*_norms_by_a_factor("mean", "variance", _batch_norm)]
+    norms = [*_norms_by_a_factor("mean", "variance", _batch_norm)]
     for variance in variances:
-        layers += _norms_by_a_factor(mean, variance, _layer_norm)
+        norms += _norms_by_a_factor(mean, variance, _layer_norm)
     for variance in variances:
-        layers += _norms_by_a_quotient(centred, variance)
-    return [*layers, *_norms_by_the_root()]
+        norms += _norms_by_a_quotient(centred, variance)
+    return [*norms, *_norms_by_the_root()]
 
 
 def _norms_by_a_factor(
@@ -94,12 +94,12 @@ def _norms_by_a_factor(
         center: the pattern of the mean.
         op: makes the op of a match from what the pattern captured (x, gamma, beta, epsilon).
     """
-    for root in _inverse_roots(("Add", variance, "$epsilon")):
-        for factor in (("Mul", root, "gamma"), root):
+    for inverse_root in _inverse_roots(("Add", variance, "$epsilon")):
+        for factor in (("Mul", inverse_root, "gamma"), inverse_root):
             shift = "Mul", center, factor
             negative = "Mul", ("Neg", center), factor
-            for each in (("Sub", "beta", shift), ("Add", "beta", negative), ("Neg", shift), negative):
-                yield Fused(("Add", ("Mul", "x", factor), each), op)
+            for offset in (("Sub", "beta", shift), ("Add", "beta", negative), ("Neg", shift), negative):
+                yield Fused(("Add", ("Mul", "x", factor), offset), op)
             normal = "Mul", ("Sub", "x", center), factor
             yield Fused(("Add", normal, "beta"), op)
             yield Fused(normal, op)
@@ -149,18 +149,19 @@ def _gates() -> list[Spellings]:
     """
     x = "x"
     negative = ("Neg", "x")
-    errors: list[Pattern] = [
+    # 1 + erf(x / sqrt(2))
+    steps_by_erf: list[Pattern] = [
         ("Add", 1, ("Erf", ("Mul", x, math.sqrt(0.5)))),
         ("Add", 1, ("Erf", ("Div", x, math.sqrt(2)))),
         ("Erfc", ("Mul", negative, math.sqrt(0.5))),
         ("Sub", 1, ("Erf", ("Mul", negative, math.sqrt(0.5)))),
     ]
     cube = "Mul", 0.044715, ("Pow", x, 3)
-    tanh = "Add", 1, ("Tanh", ("Mul", math.sqrt(2 / math.pi), ("Add", x, cube)))
+    step_by_tanh = "Add", 1, ("Tanh", ("Mul", math.sqrt(2 / math.pi), ("Add", x, cube)))
     return [
         (lambda captures: Swish(), [("Mul", x, ("Sigmoid", x)), ("Mul", x, ("Sigmoid", ("Mul", 1, x)))]),
-        (lambda captures: Gelu(), [pattern for each in errors for pattern in _half_products(each)]),
-        (lambda captures: Gelu(True), _half_products(tanh)),
+        (lambda captures: Gelu(), [pattern for step in steps_by_erf for pattern in _half_products(step)]),
+        (lambda captures: Gelu(True), _half_products(step_by_tanh)),
         (lambda captures: Mish(), [("Mul", x, ("Tanh", ("Softplus", x)))]),
         (lambda captures: Softsign(), [("Div", x, ("Add", ("Abs", x), 1))]),
     ]
@@ -169,25 +170,28 @@ def _gates() -> list[Spellings]:
 def _hard_gates() -> list[Spellings]:
     """Return a hard sigmoid and a hard swish, with the patterns in which files write them."""
     x = "x"
-    three = "Add", x, 3
-    sixes: list[Pattern] = [("Relu6", three), ("Clip", three, 0, 6), ("Min", ("Max", three, 0), 6)]
-    sixths = [sixth for six in sixes for sixth in (("Div", six, 6), ("Mul", six, 1 / 6))]
+    x_plus_3 = "Add", x, 3
+    # relu6(x + 3), and a sixth of it
+    clipped: list[Pattern] = [
+        ("Relu6", x_plus_3),
+        ("Clip", x_plus_3, 0, 6),
+        ("Min", ("Max", x_plus_3, 0), 6),
+    ]
+    hard_sigmoids = [sixth for part in clipped for sixth in (("Div", part, 6), ("Mul", part, 1 / 6))]
     line = "Add", ("Mul", x, "$slope"), "$offset"
-    steps = [
+    clipped_lines = [
         ("Max", ("Min", line, 1), 0),
         ("Clip", line, 0, 1),
         ("Min", ("Relu", line), 1),
         ("Min", ("Max", line, 0), 1),
     ]
+    factors_of_swish = (*hard_sigmoids, ("HardSigmoid", x, 1 / 6, 0.5))
     return [
-        (
-            lambda captures: HardSwish(),
-            [("Mul", x, part) for part in (*sixths, ("HardSigmoid", x, 1 / 6, 0.5))],
-        ),
-        (lambda captures: HardSwish(), [("Div", ("Mul", x, six), 6) for six in sixes]),
-        (lambda captures: HardSwish(), [("Mul", ("Mul", x, six), 1 / 6) for six in sixes]),
-        (lambda captures: HardSigmoid(), sixths),
-        (lambda captures: HardSigmoid(captures["$slope"], captures["$offset"]), steps),
+        (lambda captures: HardSwish(), [("Mul", x, factor) for factor in factors_of_swish]),
+        (lambda captures: HardSwish(), [("Div", ("Mul", x, part), 6) for part in clipped]),
+        (lambda captures: HardSwish(), [("Mul", ("Mul", x, part), 1 / 6) for part in clipped]),
+        (lambda captures: HardSigmoid(), hard_sigmoids),
+        (lambda captures: HardSigmoid(captures["$slope"], captures["$offset"]), clipped_lines),
     ]
 
 
@@ -209,31 +213,31 @@ def _leaky_lines() -> list[Spellings]:
 
 
 def _exponentials() -> list[Spellings]:
-    """Return ops that give x above zero or above a threshold, and elsewhere what goes to a constant, such as
-    an ELU, with the patterns in which files write them.
+    """Return ops that give x above zero or above a threshold, and below it numbers that go to a constant: a
+    softplus, an ELU and a CELU. Each comes with the patterns in which files write it.
     """
-    x, by_one = "x", ("Mul", "x", 1)  # by torch's beta
-    smooth = [
+    x, x_times_beta = "x", ("Mul", "x", 1)  # torch's beta is 1
+    softplus_by_compared: list[tuple[Pattern, Pattern]] = [
         (x, ("Log1p", ("Exp", x))),
         (x, ("Softplus", x)),
-        (by_one, ("Div", ("Log1p", ("Exp", by_one)), 1)),
+        (x_times_beta, ("Div", ("Log1p", ("Exp", x_times_beta)), 1)),
     ]
-    raised: list[Pattern] = [("Elu", x), *_exp_minus_one(x), *_exp_minus_one(("Min", x, 0))]
-    times_alpha: list[Pattern] = [("Mul", "$alpha", part) for part in raised]
+    below_zero: list[Pattern] = [("Elu", x), *_exp_minus_one(x), *_exp_minus_one(("Min", x, 0))]
+    times_alpha: list[Pattern] = [("Mul", "$alpha", part) for part in below_zero]
     of_quotients: list[Pattern] = [("Mul", "$alpha", part) for part in _exp_minus_one(("Div", x, "$alpha"))]
     return [
         (
             lambda captures: softplus_op(captures["$most"]),
-            [("Where", ("Greater", each, "$most"), x, part) for each, part in smooth],
+            [
+                ("Where", ("Greater", compared, "$most"), x, softplus)
+                for compared, softplus in softplus_by_compared
+            ],
         ),
-        (lambda captures: Elu(), [pattern for each in raised for pattern in _where_above_zero(each)]),
-        (
-            lambda captures: Elu(captures["$alpha"]),
-            [pattern for each in times_alpha for pattern in _where_above_zero(each)],
-        ),
+        (lambda captures: Elu(), _where_above_zero(*below_zero)),
+        (lambda captures: Elu(captures["$alpha"]), _where_above_zero(*times_alpha)),
         (
             lambda captures: Celu(captures["$alpha"]) if captures["$alpha"] > 0 else None,
-            [pattern for each in of_quotients for pattern in _where_above_zero(each)],
+            _where_above_zero(*of_quotients),
         ),
     ]
 
@@ -250,12 +254,17 @@ def _exp_minus_one(x: Pattern) -> list[Pattern]:
     return [("Sub", ("Exp", x), 1), ("Expm1", x)]
 
 
-def _where_above_zero(other: Pattern) -> list[tuple[Pattern, ...]]:
+def _where_above_zero(*below_zero: Pattern) -> list[tuple[Pattern, ...]]:
     """Return the patterns of a choice that gives x where it is above zero, as it is or as an ELU gives it,
-    and `other` elsewhere.
+    and one of `below_zero` elsewhere.
     """
     tests = [(kind, "x", 0) for kind in ("Greater", "GreaterEqual", "GreaterOrEqual")]
-    return [("Where", test, above, other) for test in tests for above in ("x", ("Elu", "x"))]
+    return [
+        ("Where", test, above, below)
+        for below in below_zero
+        for test in tests
+        for above in ("x", ("Elu", "x"))
+    ]
 
 
 def _half_products(factor: Pattern) -> list[tuple[Pattern, ...]]:

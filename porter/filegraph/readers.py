@@ -29,7 +29,9 @@ Functions = Mapping[str, Callable[..., Any]]
 
 
 def tensor_reader(function: Callable[..., Tensor]) -> Reader[N]:
-    """Make the reader of an operator from a function of the tensors that the node reads."""
+    """Make the reader of an operator that states nothing, from a function of the tensors that the node reads:
+    `tensor_reader(lambda x, y: x + y)`.
+    """
 
     def read(walk: NodeWalk[N], node: N) -> Outputs:
         return as_outputs(call_with_inputs(function, *map(Scope(walk, node).tensor, node.inputs)))
@@ -60,8 +62,8 @@ def elementwise_reader(make: Callable[[N], Op | Sequence[Op]]) -> Reader[N]:
 
     def read(walk: NodeWalk[N], node: N) -> Outputs:
         op_or_ops = make(node)
-        links = [op_or_ops] if isinstance(op_or_ops, Op) else op_or_ops
-        return Scope(walk, node).tensor(node.source).apply_elementwise(*links).outcome()
+        steps = [op_or_ops] if isinstance(op_or_ops, Op) else op_or_ops
+        return Scope(walk, node).tensor(node.source).apply_elementwise(*steps).outcome()
 
     return read
 
@@ -73,14 +75,14 @@ def refuse_unread_settings(
     be another function without these.
 
     Args:
-        passed_over: such settings of a node that was read, as words.
+        passed_over: gives such settings of a node that has been read, as words: `["dilation 2"]`.
     """
 
     def watched(reader: Reader[N]) -> Reader[N]:
         def read(walk: NodeWalk[N], node: N) -> Outputs:
             outputs = reader(walk, node)
-            if others := passed_over(node):
-                raise Unsupported(f"with {' and '.join(others)}")
+            if unread_settings := passed_over(node):
+                raise Unsupported(f"with {' and '.join(unread_settings)}")
             return outputs
 
         return read
@@ -96,10 +98,13 @@ def call_with_inputs(function: Callable[..., Any], *arguments: Any) -> Any:
         Unsupported: the function takes another number of them, or needs one that is None.
     """
     least, most, all_needed = _counts(function)
-    values = [each for each in arguments if isinstance(each, Tensor)]
-    if not least <= len(arguments) <= most or (math.isinf(most) and not values):
-        raise Unsupported(f"of {len(values)} value{'s' * (len(values) != 1)}")
-    if None in arguments[: None if all_needed else least]:
+    values = [argument for argument in arguments if isinstance(argument, Tensor)]
+    takes_as_many = least <= len(arguments) <= most
+    takes_any_number = math.isinf(most)
+    if not takes_as_many or (takes_any_number and not values):
+        raise Unsupported("of 1 value" if len(values) == 1 else f"of {len(values)} values")
+    needed = arguments if all_needed else arguments[:least]
+    if None in needed:
         raise Unsupported("without a value that it needs")
     return function(*arguments)
 
@@ -108,9 +113,13 @@ def call_with_inputs(function: Callable[..., Any], *arguments: Any) -> Any:
 def _counts(function: Callable[..., Any]) -> tuple[int, float, bool]:
     """Return the least and the most arguments that a function takes, and whether none of them may be None."""
     parameters = signature(function).parameters.values()
-    positional = [each for each in parameters if each.kind != Parameter.KEYWORD_ONLY]
-    variadic = [each for each in positional if each.kind == Parameter.VAR_POSITIONAL]
-    required = [each for each in positional if each not in variadic and each.default is Parameter.empty]
+    positional = [parameter for parameter in parameters if parameter.kind != Parameter.KEYWORD_ONLY]
+    variadic = [parameter for parameter in positional if parameter.kind == Parameter.VAR_POSITIONAL]
+    required = [
+        parameter
+        for parameter in positional
+        if parameter not in variadic and parameter.default is Parameter.empty
+    ]
     # the annotation of `*values` says whether one of them may be None
-    all_needed = any("None" not in str(each.annotation) for each in variadic)
+    all_needed = any("None" not in str(parameter.annotation) for parameter in variadic)
     return len(required), math.inf if variadic else len(positional), all_needed

@@ -68,16 +68,15 @@ def begin(
         further: what it takes beside the image, by the file's names.
     """
     builder = Builder(image.channels, image.size, image.order, image.fixed, image.shape)
-    images = (image, *further.values())
-    sources = tuple(each.source for each in images)
+    graph_inputs = (image, *further.values())
+    sources = tuple(graph_input.source for graph_input in graph_inputs)
     walk = NodeWalk(builder, flow, trained, image.batch, tap=tap, images=sources)
-    values = [
-        builder.input,
-        *(builder.add_input(_further_input(name, each)) for name, each in further.items()),
-    ]
-    for each, value in zip(images, values, strict=True):
+    further_values = [builder.add_input(_further_input(name, beside)) for name, beside in further.items()]
+    for graph_input, value in zip(graph_inputs, [builder.input, *further_values], strict=True):
         view = walk.views.own_view(value)
-        walk.view_of[each.source] = view if each.axes is None else view.transposed(each.axes)
+        walk.view_of[graph_input.source] = (
+            view if graph_input.axes is None else view.transposed(graph_input.axes)
+        )
     return walk
 
 
@@ -104,14 +103,11 @@ def read_nodes(
         reader_of: gives the reader of an op; None if porter has none.
         moves_are_nodes: a reshape and the like becomes a node at once, not only where an op needs the moved
             value.
-
-    Args:
-        reader_of: gives the reader of an op.
-        moves_are_nodes: what moves a value is a node where the file has it, not where it is read first.
     """
     walk.flow.evaluate = partial(_evaluate_node, walk, reader_of)
     for node in walk.flow.nodes.values():
         is_read = (node.name, 0) in walk.view_of
+        # a node that is not live depends on no pixels, and is none of porter's graph
         if is_read or walk.flow.compute(node) or node.name not in walk.flow.live:
             continue
         reader = reader_of(node.op)
@@ -144,7 +140,7 @@ def _evaluate_node(
     except (Unsupported, PaddingError, GraphError, ValueError, ArithmeticError):
         return None
     values = outputs if isinstance(outputs, Sequence) else [outputs]
-    return [each if isinstance(each, np.ndarray) else None for each in values]
+    return [value if isinstance(value, np.ndarray) else None for value in values]
 
 
 def _fault(node: OperatorNode, error: Exception) -> ReaderFault:
@@ -186,8 +182,11 @@ def read_pattern(walk: Walk, node: OperatorNode) -> View | None:
 
 
 def _fuse(walk: Walk, node: OperatorNode, op: Op, captures: Captures) -> View | None:
-    """Add a layer by what its pattern captured, and return its view; None if its tensors or its axes are not
-    the channels'.
+    """Add the op of a layer that a pattern has matched, and return its view; None if its tensors are not one
+    number per channel, or the axes that it reduces are neither the channels nor those of a group norm.
+
+    Args:
+        captures: what the pattern captured: `x`, the tensors by role, and `#axes`.
     """
     tensors: dict[str, StoredTensor] = {role: captures[role] for role in ROLES if role in captures}
     view = walk.try_lay_out(captures["x"])
@@ -196,7 +195,7 @@ def _fuse(walk: Walk, node: OperatorNode, op: Op, captures: Captures) -> View | 
         groups = walk.views.normed_groups(view, captures["#axes"])
     if isinstance(op, LayerNorm) and groups:
         op = GroupNorm(groups, op.epsilon, op.scale, op.center)
-    elif tensors or isinstance(op, LayerNorm | RmsNorm):
+    elif tensors or isinstance(op, LayerNorm | RmsNorm):  # an op that has channels
         axes = captures.get("#axes", (-1,))
         if len(axes) != 1:
             return None

@@ -35,8 +35,8 @@ def reduce(
     positions: Collection[int],
     keep: bool,
 ) -> View:
-    """Reduce a value along axes by a function, and return the view; the axes stay with one cell if `keep`.
-    Over both rows and columns, a map that does not keep them becomes features.
+    """Add the mean, sum, extreme or norm along axes, and return the view; the axes stay with one cell if
+    `keep`. Over both rows and columns, a map that does not keep them becomes features.
 
     Raises:
         Unsupported: the batch is among the axes, or porter has no op for the function there.
@@ -81,18 +81,16 @@ def _reduce_along(
     """
     if not positions or view.has_batch(positions[0]):
         raise Unsupported("over the batch")
-    images = [] if walk.views.lacks_batch else [(view.sizes or ())[0]]
-    if len(positions) == view.rank - len(images) and (
-        len(positions) > len(images) or not view.value.is_array
-    ):
-        joined = walk.as_array(f"{node.name}:whole", view.reshaped([*images, 1, -1]))
-        features = _reduce_along(walk, node, joined, function, [len(images) + 1]).without_axes(
-            [-1]
-        )  # N×1, as features
+    batch_sizes = [] if walk.views.lacks_batch else [(view.sizes or ())[0]]
+    batch_axes = len(batch_sizes)  # 1, or 0 without a batch
+    is_whole_image = len(positions) == view.rank - batch_axes
+    if is_whole_image and (len(positions) > batch_axes or not view.value.is_array):
+        joined = walk.as_array(f"{node.name}:whole", view.reshaped([*batch_sizes, 1, -1]))
+        reduced = _reduce_along(walk, node, joined, function, [batch_axes + 1])
+        features = reduced.without_axes([-1])  # N×1
         return features.with_axes(positions[1:])
-    value = walk.builder.reduce(
-        node.name, view.value, function, [view.axis_at(position) for position in positions]
-    )
+    axes = [view.axis_at(position) for position in positions]
+    value = walk.builder.reduce(node.name, view.value, function, axes)
     return walk.views.as_rank(value, view.rank - len(positions)).with_axes(positions)
 
 
@@ -104,17 +102,17 @@ def _sum_along(
     """
     parts = _channel_parts(walk, node, walk.try_lay_out(source), *positions) if len(positions) == 1 else ()
     if parts:
-        sums = walk.views.with_axes_of(
-            parts[0], walk.builder.add(node.name, Add(), *(part.value for part in parts))
-        )
+        sum_of_parts = walk.builder.add(node.name, Add(), *(part.value for part in parts))
+        sums = walk.views.with_axes_of(parts[0], sum_of_parts)
         return sums.with_axes(positions) if keep else sums
     view = walk.view(source)
     count = product(view.size(position) for position in positions) if view.axes is not None else 0
     if isinstance(count, Open):
         raise Unsupported("over an axis of open size")
     mean = _reduce_array(walk, node, source, "mean", positions)
-    total = walk.views.with_axes_of(mean, walk.builder.affine(node.name, mean.value, (float(count),), (0.0,)))
-    return total if keep else total.without_axes(positions)
+    scaled_mean = walk.builder.affine(node.name, mean.value, (float(count),), (0.0,))
+    sums = walk.views.with_axes_of(mean, scaled_mean)
+    return sums if keep else sums.without_axes(positions)
 
 
 def _min_along(
@@ -128,21 +126,22 @@ def _min_along(
 
 
 def _channel_parts(walk: Walk, node: OperatorNode, view: View, position: int) -> Sequence[View]:
-    """Return the parts of the channels that an axis counts, as views without that axis; nothing if it counts
-    something else, or too many.
+    """Slice the channels of a value into the parts that an axis of its tensor counts, as a tensor
+    N×2×8×H×W counts two parts of 16 channels at axis 1, and return them as views without that axis. Empty if
+    the axis counts something else, or too many parts.
     """
     count = walk.views.groups_at(view, position) if view.axes is not None else None
     channels = view.value.channels
     if count is None or channels is None or count in (1, channels) or count > MOST_PARTS:
         return ()
-    counting = view.positions([position])
-    size = channels // count
-    axes = tuple(axis for other, axis in enumerate(view.axes or ()) if other not in counting)
+    counting_axes = view.positions([position])
+    axes = tuple(axis for index, axis in enumerate(view.axes or ()) if index not in counting_axes)
     part_view = replace(view, axes=axes)
-    parts = [SliceChannels(start, start + size) for start in range(0, channels, size)]
+    size = channels // count
+    slices = [SliceChannels(start, start + size) for start in range(0, channels, size)]
     return [
         walk.views.with_axes_of(part_view, walk.builder.add(f"{node.name}:part", op, view.value))
-        for op in parts
+        for op in slices
     ]
 
 
@@ -164,10 +163,10 @@ def softmax(
             # a softmax of a and b is sigmoid(a - b) and sigmoid(b - a)
             difference = walk.builder.subtract(f"{node.name}:difference", *(part.value for part in parts))
             opposite = walk.builder.negative(f"{node.name}:opposite", difference)
-            shares = [
+            probabilities = [
                 walk.builder.add(f"{node.name}:share", Sigmoid(), value) for value in (difference, opposite)
             ]
-            return walk.views.with_axes_of(view, walk.builder.concat(node.name, *shares))
+            return walk.views.with_axes_of(view, walk.builder.concat(node.name, *probabilities))
         if not parts and walk.views.has_channels(view, *positions):
             return walk.views.with_axes_of(view, walk.builder.add(node.name, op, view.value))
     view = walk.view(source)
@@ -178,13 +177,13 @@ def _softmax_along(walk: Walk, node: OperatorNode, view: View, positions: Sequen
     """Add a softmax along axes, which are moved to the end and joined for it, and then moved back."""
     if view.has_batch(positions[0]):
         raise Unsupported("over the batch")
-    others = [position for position in range(len(view.known_sizes)) if position not in positions]
-    order = [*others, *positions]
-    sizes = [view.known_sizes[position] for position in order]
-    joined = view.transposed(order)
-    if len(positions) > 1:
-        joined = joined.reshaped([*sizes[: len(others)], product(sizes[len(others) :])])
+    other_positions = [position for position in range(len(view.known_sizes)) if position not in positions]
+    order = [*other_positions, *positions]
+    axes_last = view.transposed(order)
+    other_sizes = [view.known_sizes[position] for position in other_positions]
+    sizes = [view.known_sizes[position] for position in positions]
+    joined = axes_last.reshaped([*other_sizes, product(sizes)]) if len(positions) > 1 else axes_last
     array = walk.as_array(f"{node.name}:last", joined)
-    shares = walk.views.as_rank_of(array, walk.builder.add(node.name, op, array.value))
-    split = shares.reshaped(sizes) if len(positions) > 1 else shares
+    result = walk.views.as_rank_of(array, walk.builder.add(node.name, op, array.value))
+    split = result.reshaped([*other_sizes, *sizes]) if len(positions) > 1 else result
     return split.untransposed(order)

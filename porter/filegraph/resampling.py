@@ -44,22 +44,25 @@ def adaptive_pool(
     sizes = _rows_and_columns(walk, value)
     # one window over all cells, or one for each
     if all(count in (1, size) for size, count in zip(sizes, counts, strict=True)):
-        reduced = [axis for axis, count in zip(CELLS, counts, strict=True) if count == 1]
-        return walk.builder.reduce(node.name, value, function, reduced) if reduced else value
+        reduced_axes = [axis for axis, count in zip(CELLS, counts, strict=True) if count == 1]
+        return walk.builder.reduce(node.name, value, function, reduced_axes) if reduced_axes else value
     rows, columns = counts
     if isinstance(rows, Open) or isinstance(columns, Open):
         raise Unsupported(f"to {sizes_text(counts)} of a map of any size: export the model for one size")
-    down, across = (_even_grid(*each) for each in zip(sizes, (rows, columns), strict=True))
+    down, across = (_even_grid(size, count) for size, count in zip(sizes, (rows, columns), strict=True))
     if down is None or across is None:
         adaptive = AdaptiveMaxPool if function == "max" else AdaptiveAvgPool
         return walk.builder.add(node.name, adaptive(rows, columns), value)
+    (size_down, step_down), (size_across, step_across) = down, across
+    window = Window((size_down, size_across), (step_down, step_across))
     convention = Convention("explicit", fill=LOWEST if function == "max" else 0.0)
-    window = Window((down[0], across[0]), (down[1], across[1]))
     return walk.builder.pool(node.name, value, function, window, convention)
 
 
 def _even_grid(size: Dim, count: int) -> tuple[int, int] | None:
-    """Return the size and the step of windows that are alike; None for others, and if the size is open."""
+    """Return the size and the step of `count` windows along an axis of `size` cells, if all have the same:
+    (2, 2) of 4 windows along 8 cells. None for others, and if the size is open.
+    """
     return None if isinstance(size, Open) or count > size else common_size_and_step(windows(size, count))
 
 
@@ -71,26 +74,35 @@ def resize(
     scales: Mapping[int, float],
     sizes: Mapping[int, Dim],
 ) -> View:
-    """Resize a map, by scales or to sizes of its axes. `op` says how cells are computed, and has no scale or
-    size itself.
+    """Resize a map, by scales or to sizes of its axes, and return the view.
+
+    Args:
+        op: says how cells are computed; its own scale and size are not read.
+        scales, sizes: by the positions of axes. A position has one of the two, and an axis without either
+            keeps its size.
     """
     view, names = _map_of(walk, source)
-    old = dict(zip(names, view.known_sizes, strict=True))
-    wanted = {names[position]: size for position, size in sizes.items() if size != view.known_sizes[position]}
-    by = {names[position]: scale for position, scale in scales.items() if scale != 1}
-    if other := {*wanted, *by} - {"rows", "columns"}:
-        raise Unsupported(f"of {'channels' if 'channels' in other else 'the batch'}")
-    if not wanted and not by:
+    old_sizes = dict(zip(names, view.known_sizes, strict=True))
+    new_sizes = {
+        names[position]: size for position, size in sizes.items() if size != view.known_sizes[position]
+    }
+    new_scales = {names[position]: scale for position, scale in scales.items() if scale != 1}
+    if other_axes := {*new_sizes, *new_scales} - {"rows", "columns"}:
+        raise Unsupported(f"of {'channels' if 'channels' in other_axes else 'the batch'}")
+    if not new_sizes and not new_scales:
         return view
-    targets = [_target(old[axis], wanted.get(axis), by.get(axis, 1.0)) for axis in AXES[1:]]
-    # if the scale and the size depend on the input, the size is that of another map
-    resize_op = _resize_op(op, *targets)
+    cell_axes = AXES[1:]  # rows and columns
+    rows, columns = (
+        _target(old_sizes[axis], new_sizes.get(axis), new_scales.get(axis, 1.0)) for axis in cell_axes
+    )
+    resize_op = _resize_op(op, rows, columns)
     if resize_op is not None:
         resized = walk.builder.add(node.name, resize_op, view.value)
     else:
-        new = {axis: wanted.get(axis, old[axis]) for axis in AXES[1:]}
-        like = _map_of_size(walk, new)
-        resize_like = _resize_like_op(op, [(old[axis], size) for axis, size in new.items()])
+        # the scale and the size depend on the input: the map gets the size of another map
+        wanted_sizes = {axis: new_sizes.get(axis, old_sizes[axis]) for axis in cell_axes}
+        like = _map_of_size(walk, wanted_sizes)
+        resize_like = _resize_like_op(op, [(old_sizes[axis], size) for axis, size in wanted_sizes.items()])
         resized = walk.builder.add(node.name, resize_like, view.value, like)
     return walk.views.in_axis_order(resized, names)
 
@@ -121,9 +133,13 @@ def _resize_op(op: Resize, rows: _Target, columns: _Target) -> Op | None:
 
 
 def _resize_like_op(op: Resize, changes: Iterable[tuple[Dim, Dim]]) -> ResizeLike:
-    """Return a resize to the size of another map. `changes` are from one size to another, for each axis."""
-    decided = op == _ASYMMETRIC and all(starmap(_rounds_alike, changes))
-    if op.mode == "nearest" and not decided:
+    """Return a resize to the size of another map. `changes` are from one size to another, for each axis.
+
+    Raises:
+        Unsupported: it takes nearest cells, and which these are may depend on how float32 rounds places.
+    """
+    is_certain = op == _ASYMMETRIC and all(starmap(_rounds_alike, changes))
+    if op.mode == "nearest" and not is_certain:
         raise Unsupported("(nearest) to the size of another value, which float32 may round otherwise")
     return ResizeLike(op.mode, op.coordinates, op.a, op.inside, op.rounding)
 
@@ -143,32 +159,40 @@ def match_cells(walk: Walk, node: OperatorNode, view: View, ends: Mapping[int, t
     value = view.value
     sizes = dict(zip(names, view.known_sizes, strict=True))
     # an axis that gets more cells is padded, and one that gets fewer is cropped
-    for kind in (PadLike, CropLike):
-        wanted = dict[Axis, Dim]()
+    for op_class in (PadLike, CropLike):
+        new_sizes = dict[Axis, Dim]()
         sides = dict[Axis, Side]()
         for position, (before, after) in ends.items():
             axis = names[position]
-            more = before + after
-            if axis != "batch" and _grows(more) == kind.grows:
-                # what stands before the map if both sides get a half
-                half = more // 2 if kind.grows else -(-more // 2)  # rounded towards 0
-                wanted[axis] = sizes[axis] + more
+            added = before + after
+            if axis != "batch" and _grows(added) == op_class.grows:
+                # what stands before the map if both sides get a half, rounded towards 0
+                half = added // 2 if op_class.grows else -(-added // 2)
+                new_sizes[axis] = sizes[axis] + added
                 sides[axis] = _side(before, after, half)
-        if wanted:
-            op = kind(sides.get("rows", "none"), sides.get("columns", "none"))
-            value = walk.builder.add(node.name, op, value, _map_of_size(walk, wanted))
+        if new_sizes:
+            op = op_class(sides.get("rows", "none"), sides.get("columns", "none"))
+            value = walk.builder.add(node.name, op, value, _map_of_size(walk, new_sizes))
     return walk.views.in_axis_order(value, names)
 
 
-def _grows(more: Dim) -> bool:
-    """Return whether cells are added, not cut off. Where there may be none, either is right."""
+def _grows(added: Dim) -> bool:
+    """Return whether cells are added, not cut off. Where there may be none, either is right. Raises Undecided
+    if the input's size decides it.
+    """
     with suppress(Undecided):
-        return more >= 0
-    return not more <= 0
+        return added >= 0
+    return not added <= 0
 
 
 def _side(before: Dim, after: Dim, half: Dim) -> Side:
-    """Return the side on which cells are added, by how many are before and behind, and half of all."""
+    """Return the side of a map on which cells are added or cut off: its end, its start, or both, half on each
+    side. Raises Undecided for other shares.
+
+    Args:
+        before, after: how many cells on each side.
+        half: what an op puts before the map if it acts on both sides.
+    """
     if before == 0:
         return "end"
     if after == 0:
@@ -179,16 +203,16 @@ def _side(before: Dim, after: Dim, half: Dim) -> Side:
 
 
 def _map_of_size(walk: Walk, wanted: Mapping[Axis, Dim]) -> Value:
-    """Return the last map that has so many rows, columns or both.
+    """Return a map among the values so far that has so many rows, columns or both: the last one.
 
     Raises:
         Unsupported: there is none.
     """
     layout = walk.views.layout()
-    positions = {layout.index(axis): size for axis, size in wanted.items()}
+    size_at = {layout.index(axis): size for axis, size in wanted.items()}
     for source, view in reversed(walk.view_of.items()):
         sizes = view.sizes or ()
-        if len(sizes) == len(layout) and all(sizes[position] == size for position, size in positions.items()):
+        if len(sizes) == len(layout) and all(sizes[position] == size for position, size in size_at.items()):
             value = none_if_unsupported(partial(walk.value, source))
             if value is not None and value.is_map:
                 return value
@@ -196,9 +220,9 @@ def _map_of_size(walk: Walk, wanted: Mapping[Axis, Dim]) -> Value:
 
 
 def _rounds_alike(old: Dim, new: Dim) -> bool:
-    """Return whether torch takes the same nearest cells however it computes the places: a cell more or less
-    than one or several times as many is a multiple of none of them, and up to 3226 cells too far from one for
-    float32.
+    """Return whether torch takes the same nearest cells however it rounds their places: if the new size is
+    1, 2, 4, ... or 32 times the old one, or one cell more or less than that. Then the place of each new cell
+    is exact in float32, or farther from a whole number than float32 can miss it, up to 3226 cells.
     """
     for times in (1, 2, 4, 8, 16, 32):
         with suppress(Undecided):
@@ -227,28 +251,27 @@ def _target(old: Dim, wanted: Dim | None, scale: float) -> _Target:
         old: cells of the axis before.
         wanted: cells after it; None if the resize is by `scale`.
     """
-    if wanted is None:
-        new = None if isinstance(old, Open) else math.floor(old * scale)
-        says_size = (
-            not isinstance(old, Open) and new is not None and abs(new / old - scale) < scale * _SAME_SCALE
-        )
-        if not says_size:
-            return _Target(scale, None)
-        # A scale that is no float32 is one in no ONNX file, so that the size says it.
-        return _Target(scale if float(np.float32(scale)) == scale else None, new)
-    times = ratio(wanted, old)
-    return _Target(None if times is None else float(times), None if isinstance(wanted, Open) else wanted)
+    if wanted is not None:
+        times = ratio(wanted, old)
+        return _Target(None if times is None else float(times), None if isinstance(wanted, Open) else wanted)
+    if isinstance(old, Open):
+        return _Target(scale, None)
+    new = math.floor(old * scale)
+    is_same_as_size = abs(new / old - scale) < scale * _SAME_SCALE
+    if not is_same_as_size:
+        return _Target(scale, None)
+    is_float32 = float(np.float32(scale)) == scale  # no ONNX file has another scale, so the size says it
+    return _Target(scale if is_float32 else None, new)
 
 
 def _repeats_cells(op: Resize, scales: tuple[float | None, float | None]) -> bool:
-    """Return whether the nearest cells are every cell equally often. A half is never reached, because a half
-    pixel of a whole factor is none.
+    """Return whether a resize to nearest cells by these scales takes every cell equally often, one copy after
+    the other, as an Upsample does.
     """
     if any(not scale or scale != int(scale) for scale in scales):
         return False
     if op.coordinates == "half_pixel":
-        return op.rounding.startswith("round")
-    rounds_down = op.rounding == "floor" or (
-        op.rounding == "round_prefer_floor" and max(scale or 1 for scale in scales) <= 2
-    )
-    return op.coordinates == "asymmetric" and rounds_down
+        return op.rounding.startswith("round")  # no place is a half, so both ways to round one are right
+    # up to a scale of 2, the place of a copy is at most half a cell behind its cell
+    rounds_halves_down = op.rounding == "round_prefer_floor" and max(scale or 1 for scale in scales) <= 2
+    return op.coordinates == "asymmetric" and (op.rounding == "floor" or rounds_halves_down)

@@ -22,13 +22,14 @@ from porter.padding import Pads, Window
 
 @dataclass(frozen=True)
 class Stack:
-    """Maps below each other.
+    """Several maps of each image below each other, as one map.
 
     Attributes:
-        value: the map that they are together.
+        value: the one map.
         pads: of the window over it.
         count: of the maps of an image.
-        rows_to_next: the rows from one map's results to the next one's.
+        rows_to_next: in the result of the window, the rows from where one map's begin to where the next one's
+            do.
         rows: how many of these are the map's own; the others are of windows over two maps.
     """
 
@@ -46,7 +47,8 @@ def stack_maps(walk: Walk, node: OperatorNode, view: View, window: Window, pads:
     maps = _several_maps(walk, view)
     if maps is None:
         return None
-    count = product(piece.size for piece in maps.known_axes[0][1:])
+    _, *pieces_beside_batch = maps.known_axes[0]
+    count = product(piece.size for piece in pieces_beside_batch)
     rows = maps.known_sizes[1]
     if not isinstance(count, int) or not isinstance(rows, int):
         return None
@@ -54,34 +56,37 @@ def stack_maps(walk: Walk, node: OperatorNode, view: View, window: Window, pads:
     padded_rows = rows + top + bottom
     step = window.stride[0]
     extent = window.extent(0)
-    extra = -padded_rows % step  # so that each map begins at a step of the window
-    if top or bottom or extra:
+    rows_to_step = -padded_rows % step  # further zeros, so that the next map begins at a step of the window
+    if top or bottom or rows_to_step:
         array = walk.as_array(f"{node.name}:maps", maps)
-        padded = walk.builder.add(f"{node.name}:between", PadAxis(1, top, bottom + extra), array.value)
-        maps = walk.views.as_rank_of(array, padded)
+        op = PadAxis(1, top, bottom + rows_to_step)
+        maps = walk.views.as_rank_of(array, walk.builder.add(f"{node.name}:between", op, array.value))
     if extent > padded_rows:
         return None
     value = none_if_unsupported(lambda: _stack_below(walk, f"{node.name}:below", maps))
     if value is None:
         return None
-    after = max(extent - step, 0)  # so that the last map has as many results as the others
+    pad_after = max(extent - step, 0)  # so that the last map has as many results as the others
     return Stack(
         value,
-        (0, after, left, right),
+        (0, pad_after, left, right),
         count,
-        rows_to_next=(padded_rows + extra) // step,
+        rows_to_next=(padded_rows + rows_to_step) // step,
         rows=(padded_rows - extent) // step + 1,
     )
 
 
 def _several_maps(walk: Walk, view: View) -> View | None:
-    """Return the view with its channels last if it holds several maps of each image, otherwise None."""
+    """Return the view with its channels last if its first axis is the batch and counts several maps of each
+    image too; otherwise None.
+    """
     order = _channels_last(walk)
     if view.axes is None or len(view.axes) != len(order) or walk.views.lacks_batch:
         return None
     maps = view.transposed(order)
-    first = maps.known_axes[0]
-    return maps if first[1:] and first[0].axis == "N" else None
+    first_axis = maps.known_axes[0]
+    has_more_than_batch = len(first_axis) > 1 and first_axis[0].axis == "N"
+    return maps if has_more_than_batch else None
 
 
 def unstack_maps(walk: Walk, node: OperatorNode, stack: Stack, value: Value) -> View:
@@ -97,14 +102,16 @@ def unstack_maps(walk: Walk, node: OperatorNode, stack: Stack, value: Value) -> 
 
 
 def _stack_below(walk: Walk, name: str, view: View) -> Value:
-    """Return maps, whose channels are the last axis and which the first axis has beside the images, as one
-    map.
+    """Add the op that puts several maps of each image below each other, as one map, and return its value.
+
+    Args:
+        view: has the batch and the count of maps as its first axis, then rows, columns and channels.
 
     Raises:
-        Unsupported: they are no such maps.
+        Unsupported: the maps cannot be put so.
     """
-    (images, *several), *axes = view.known_axes
-    below = View(view.value, join_pieces([(images,), (*several, *axes[0]), *axes[1:]]))
+    (images, *maps), rows, *other_axes = view.known_axes
+    below = View(view.value, join_pieces([(images,), (*maps, *rows), *other_axes]))
     value = walk.views.in_file_layout(name, below.untransposed(_channels_last(walk)))
     if not value.is_map:
         raise Unsupported("of several maps of each image that are not rows below each other")
@@ -112,12 +119,16 @@ def _stack_below(walk: Walk, name: str, view: View) -> Value:
 
 
 def _split_maps(walk: Walk, value: Value, count: int, rows: int) -> View:
-    """Return such a map as the tensor of its maps, each of so many rows."""
-    images, _, *others = walk.views.own_view(value).transposed(_channels_last(walk)).known_axes
-    return View(value, join_pieces([(*images, Piece("H", count, rows)), (Piece("H", rows),), *others]))
+    """Return the view of one map as `count` maps of each image, each of so many rows. They stand in its first
+    axis, beside the batch.
+    """
+    images, _, *other_axes = walk.views.own_view(value).transposed(_channels_last(walk)).known_axes
+    images_and_maps = (*images, Piece("H", count, rows))
+    return View(value, join_pieces([images_and_maps, (Piece("H", rows),), *other_axes]))
 
 
 def _channels_last(walk: Walk) -> list[int]:
-    """Return the order of axes in which the file's own layout is batch, rows, columns and channels."""
+    """Return the order of axes in which the file's own layout becomes batch, rows, columns and channels."""
     layout = walk.views.layout()
-    return [0, *(layout.index(axis) for axis in (*AXES[1:3], AXES[0]))]
+    channels, rows, columns = AXES
+    return [0, layout.index(rows), layout.index(columns), layout.index(channels)]

@@ -21,19 +21,19 @@ MASKS = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
 
 
 def strided_slice_index(masks: Mapping[str, int], count: int, *bounds: list[Dim]) -> Index:
-    """Return what a StridedSlice takes of `count` axes, as numpy's index; `bounds` are its begins, ends and
-    strides.
+    """Return what a StridedSlice takes of `count` axes, as numpy's index.
 
     Args:
         masks: by the names of MASKS.
+        bounds: its begins, its ends and its strides.
 
     Raises:
         ValueError: it has more axes.
     """
     stated_axes = len(bounds[0]) - (masks["new_axis"].bit_count() + masks["ellipsis"].bit_count())
     index: Index = []
-    for axis, (begin, end, step) in enumerate(zip(*bounds, strict=True)):
-        set_masks = {name for name, mask in masks.items() if mask >> axis & 1}
+    for place, (begin, end, step) in enumerate(zip(*bounds, strict=True)):
+        set_masks = {name for name, mask in masks.items() if mask >> place & 1}
         if "ellipsis" in set_masks:
             index += [slice(None)] * (count - stated_axes)
         elif "new_axis" in set_masks:
@@ -44,10 +44,10 @@ def strided_slice_index(masks: Mapping[str, int], count: int, *bounds: list[Dim]
             start = None if "begin" in set_masks else begin
             stop = None if "end" in set_masks else end
             index.append(slice(start, stop, step))
-    index += [slice(None)] * (count - sum(part is not None for part in index))
-    if sum(part is not None for part in index) > count:
+    indexed_axes = sum(part is not None for part in index)
+    if indexed_axes > count:
         raise ValueError("more axes than the value has")
-    return index
+    return index + [slice(None)] * (count - indexed_axes)
 
 
 def slice_index(begins: list[Dim], sizes: list[Dim]) -> Index:
@@ -58,22 +58,25 @@ def slice_index(begins: list[Dim], sizes: list[Dim]) -> Index:
 
 
 def transposed_conv_cuts(window: Window, sizes: Sequence[Dim], wanted: Sequence[Dim], rule: str) -> Pads:
-    """Return what a transposed convolution cuts off, which is the gradient of a convolution that pads by SAME
-    or VALID (tensorflow/core/framework/common_shape_fns.cc).
+    """Return the cells that a transposed convolution cuts off its result (top, bottom, left, right), as the
+    gradient of a convolution that pads by SAME or VALID (tensorflow/core/framework/common_shape_fns.cc).
 
     Args:
-        sizes: rows and columns of its value.
-        wanted: those that it gives.
+        sizes: rows and columns of the value that it reads.
+        wanted: those of the value that it gives.
+        rule: SAME or VALID.
 
     Raises:
         Undecided: they depend on an open size.
     """
-    cut: list[int] = []
-    for axis, (size, result_size) in enumerate(zip(sizes, wanted, strict=True)):
-        (excess,) = fixed_sizes([(size - 1) * window.stride[axis] + window.extent(axis) - result_size])
+    cuts: list[int] = []
+    for axis, (size, wanted_size) in enumerate(zip(sizes, wanted, strict=True)):
+        uncut_size = (size - 1) * window.stride[axis] + window.extent(axis)
+        (excess,) = fixed_sizes([uncut_size - wanted_size])
         before = max(excess, 0) // 2 if rule == "SAME" else 0
-        cut += [before, excess - before]
-    return cut[0], cut[1], cut[2], cut[3]
+        cuts += [before, excess - before]
+    top, bottom, left, right = cuts
+    return top, bottom, left, right
 
 
 def resize_rule(linear: bool, half: bool, ends: bool) -> Resize:
@@ -99,15 +102,21 @@ def resize_rule(linear: bool, half: bool, ends: bool) -> Resize:
 def further_image(
     source: NodeOutput, sizes: Sequence[int | None], batch: int | None, cells: Size
 ) -> GraphInput | None:
-    """Return what an input beside an image of `cells` is: a map of known channels, or numbers of stated sizes
-    for each image; None for others. A map of the rows and columns of the image has them at every size.
+    """Return what a graph takes beside its image: a map of known channels, or numbers of stated sizes for
+    each image; None for others. A map of the rows and columns of the image has them at every size.
+
+    Args:
+        source: the input.
+        sizes: of its axes, batch included.
+        batch, cells: the batch, and the rows and columns, of the image.
     """
-    first, *rest = sizes or (None,)
-    if first != batch:
+    images, *axes = sizes or (None,)
+    if images != batch:
         return None
-    if len(rest) != 3:
-        return GraphInput(source, 1, ANY, shape=tuple(rest)) if rest and None not in rest else None
-    rows, columns, channels = rest
+    is_map = len(axes) == 3
+    if not is_map:
+        return GraphInput(source, 1, ANY, shape=tuple(axes)) if axes and None not in axes else None
+    rows, columns, channels = axes
     if not channels:
         return None
     return GraphInput(source, channels, ANY if (rows, columns) == cells else (rows, columns))
@@ -122,9 +131,10 @@ def pads_by_axis(table: Tensor) -> dict[int, tuple[int, int]]:
 
 
 def resize_to(x: Tensor, sizes: Tensor, op: Resize) -> Tensor:
-    """Resize a map to stated rows and columns; its cells are computed as those of `op`."""
-    own = x.sizes
+    """Resize a map N×H×W×C to stated rows and columns; `op` says how its cells are computed."""
+    rank = len(x.sizes)
     wanted = sizes.dims()
-    if len(own) != 4 or len(wanted) != 2:
-        raise Unsupported(f"of {len(own)} axes")
-    return x.resize(op, {}, {1: wanted[0], 2: wanted[1]})
+    if rank != 4 or len(wanted) != 2:
+        raise Unsupported(f"of {rank} axes")
+    rows, columns = wanted
+    return x.resize(op, {}, {1: rows, 2: columns})

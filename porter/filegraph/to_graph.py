@@ -61,39 +61,45 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
         raise MappingError(
             "this model has no layers: it gives its input", next="save a model that computes something"
         )
-    paths = _paths(file.by_name, [each.path for each in file.further_inputs])
-    titles = {path: name for name, path in paths.items()}
+    paths = _paths(file.by_name, [image.path for image in file.further_inputs])
+    file_names = {path: name for name, path in paths.items()}  # of nodes and inputs
     graph = _rename_to_paths(file, paths)
-    shape_of = _known_shapes(graph, file, titles)
-    names = {path: name for path, name in titles.items() if name in file.by_name}
-    graph = _mark_calls(graph, {path: file.by_name[name].tensors for path, name in names.items()}, shape_of)
-    _expect_bounded(graph, file, names)
-    last = None if keep_activation or graph.further else _final_activation(graph, shape_of)
-    if last is None:
-        return Translated(graph, names, None)
-    removed = last.path, graph.output
+    shape_of = _known_shapes(graph, file, file_names)
+    node_names = {path: name for path, name in file_names.items() if name in file.by_name}
+    tensors = {path: file.by_name[name].tensors for path, name in node_names.items()}
+    graph = _mark_calls(graph, tensors, shape_of)
+    _expect_bounded(graph, file, node_names)
+    activation = None if keep_activation or graph.further else _final_activation(graph, shape_of)
+    if activation is None:
+        return Translated(graph, node_names, None)
+    removed = activation.path, graph.output
     nodes = tuple(node for node in graph.nodes if node.path not in removed)
-    names = {path: name for path, name in names.items() if path not in removed}
-    return Translated(replace(graph, nodes=nodes, output=last.source), names, last.op_name)
+    kept_names = {path: name for path, name in node_names.items() if path not in removed}
+    logits = replace(graph, nodes=nodes, output=activation.source)
+    return Translated(logits, kept_names, activation.op_name)
 
 
 def _rename_to_paths(file: FileGraph, paths: Mapping[str, str]) -> Graph:
-    """Return the graph of a file with its nodes under these paths."""
+    """Return a file's graph, all of whose nodes have porter's ops, as a Graph. `paths` has the path of each
+    node and input by the file's name.
+    """
     nodes = [
         Node(paths[node.name], with_momentum(op), tuple(paths.get(name, name) for name in node.inputs))
         for node in file.nodes
         if isinstance(op := node.op, Op)
     ]
     output, *further = (paths[name] for name in file.outputs)
-    inputs = tuple(replace(each, path=paths[each.path]) for each in file.further_inputs)
+    inputs = tuple(replace(image, path=paths[image.path]) for image in file.further_inputs)
     return Graph(
         tuple(nodes), file.channels, output, further=tuple(further), axes=file.axes, further_inputs=inputs
     )
 
 
 def _known_shapes(graph: Graph, file: FileGraph, titles: Mapping[str, str]) -> Mapping[str, Shape]:
-    """Return the shapes of all values. `titles` are the file's names of paths, for the MappingError. Raises
-    MappingError if an op does not take what it gets.
+    """Return the shapes of all values, by path. Raises MappingError if an op does not take what it gets.
+
+    Args:
+        titles: the file's names by path, for the error.
     """
     try:
         return shapes(graph, file.size)
@@ -122,11 +128,12 @@ def _final_activation(graph: Graph, shape_of: Mapping[str, Shape]) -> Node | Non
     node's value; None if the output is no such op's or no features.
     """
     last = graph.by_path[graph.output]
-    # A number of each image, which one feature was.
-    if shape_of[last.path] == () and last.source in graph.by_path:
+    # where the output is a number of each image, the last node makes it of one feature: look before that
+    is_number = shape_of[last.path] == ()
+    if is_number and last.source in graph.by_path:
         last = graph.by_path[last.source]
-    of_features = isinstance(last.op, OF_LOGITS) and len(shape_of[last.path]) == 1
-    return last if of_features and last.source in graph.by_path else None
+    is_of_features = isinstance(last.op, OF_LOGITS) and len(shape_of[last.path]) == 1
+    return last if is_of_features and last.source in graph.by_path else None
 
 
 def _mark_calls(
@@ -138,15 +145,17 @@ def _mark_calls(
     Args:
         tensors, shape_of: the file's tensors by role, and the shape, of every path.
     """
-    layers: dict[frozenset[tuple[str, Stored]], list[Node]] = {}
+    holders_by_tensors: dict[frozenset[tuple[str, Stored]], list[Node]] = {}
     nodes: list[Node] = []
     for node in graph.nodes:
         stored = tensors[node.path]
-        holders = layers.setdefault(frozenset(stored.items()), []) if stored else []
-        holder = next((each for each in holders if is_call(node, each, shape_of)), None)
+        holders = holders_by_tensors.setdefault(frozenset(stored.items()), []) if stored else []
+        holder = next((holder for holder in holders if is_call(node, holder, shape_of)), None)
         if holder is None:
             holders.append(node)
-        nodes.append(node if holder is None else replace(node, shares=holder.path))
+            nodes.append(node)
+        else:
+            nodes.append(replace(node, shares=holder.path))
     return replace(graph, nodes=tuple(nodes))
 
 
@@ -161,36 +170,36 @@ def expect_ops(file: FileGraph) -> None:
         return
     # What reads a foreign node's value is often foreign only because nothing is known of that value.
     affected = downstream(file.by_name, lambda name: file.by_name[name].inputs, foreign)
-    first = {name: kind for name, kind in foreign.items() if affected.isdisjoint(file.by_name[name].inputs)}
-    kinds = some([f"'{name}' ({kind})" for name, kind in first.items()])
-    others = len(foreign) - len(first)
+    causes = {name: kind for name, kind in foreign.items() if affected.isdisjoint(file.by_name[name].inputs)}
+    kinds = some([f"'{name}' ({kind})" for name, kind in causes.items()])
+    others = len(foreign) - len(causes)
     behind = f"; of the nodes behind, {others} cannot be read" if others else ""
     unsized = "without the input's size, " if file.sizable else ""
-    raise MappingError(f"{unsized}porter has no op for {kinds}{behind}", next=_advice(file, first, affected))
+    raise MappingError(f"{unsized}porter has no op for {kinds}{behind}", next=_advice(file, causes, affected))
 
 
-def _advice(file: FileGraph, first: Mapping[str, str], affected: Collection[str]) -> str:
-    """Say how to port a file without the nodes that porter has no op for.
+def _advice(file: FileGraph, causes: Mapping[str, str], affected: Collection[str]) -> str:
+    """Write how to port a file without the nodes that porter has no op for, as the next step of an error.
 
     Args:
-        first: the kinds, by name, of those that read no other one's value.
-        affected: all of them, and what is computed from them.
+        causes: the kinds, by name, of those that read no other one's value.
+        affected: the names of all of them, and of what is computed from them.
     """
     if file.sizable:
         return (
             f"say at which size the model runs: {INPUT_SIZE('ROWSxCOLUMNS')}, which is then the port's only "
             "one"
         )
-    if any(map(_QUANTISED.search, first.values())):
+    if any(map(_QUANTISED.search, causes.values())):
         return "name the file that it was quantised from: porter ports models of real numbers"
-    before = file.leading_to(source for name in first for source in file.by_name[name].inputs)
-    if ends := _ends_before(file, affected):
-        cut = f"{OUTPUTS(ends)} ends the graph before them"
-    elif any(file.by_name[name].tap for name in before):
-        cut = "port a model that ends before them"
+    nodes_before = file.leading_to(source for name in causes for source in file.by_name[name].inputs)
+    if outputs := _ends_before(file, affected):
+        way = f"{OUTPUTS(outputs)} ends the graph before them"
+    elif any(file.by_name[name].tap for name in nodes_before):
+        way = "port a model that ends before them"
     else:
-        cut = "port the layers behind them alone, which then take what they give"
-    advice = f"a port without them would be another function: {cut}"
+        way = "port the layers behind them alone, which then take what they give"
+    advice = f"a port without them would be another function: {way}"
     if file.language == "keras":
         advice += "; or try what model.export('FOLDER') writes, which says what each layer computes"
     return advice
@@ -204,39 +213,44 @@ def _ends_before(file: FileGraph, refused: Collection[str]) -> list[str]:
     Args:
         refused: names of the nodes that porter has no op for, and of all that follow them.
     """
-    ends: list[tuple[str, str | None]] = []
+    ends: list[tuple[str, str | None]] = []  # names of nodes, and of their values where these are known
     for node in file.nodes:
         if node.name in refused:
+            # a foreign node states what the file calls the values that it reads
             reads = node.op.reads if isinstance(node.op, Foreign) else ()
-            # a tap is the name under which the file's framework gives a value; without one, the node's own is
-            # taken
-            taps = reads if len(reads) == len(node.inputs) else (None,) * len(node.inputs)
-            ends += zip(node.inputs, taps, strict=True)
+            value_names = reads if len(reads) == len(node.inputs) else (None,) * len(node.inputs)
+            ends += zip(node.inputs, value_names, strict=True)
     ends += [(name, None) for name in file.outputs]
-    # What is read may be no value that a graph can end at, but a layout of one.
-    names = dict.fromkeys(
-        tap or file.by_name[name].tap or ""
-        for name, tap in ends
+    # otherwise the tap is taken, the name under which the framework gives the node's value; where that is
+    # missing too, what is read is no value that a graph can end at, but a layout of one
+    value_names_at_ends = dict.fromkeys(
+        value_name or file.by_name[name].tap or ""
+        for name, value_name in ends
         if name in file.by_name and name not in refused
     )
-    return [] if "" in names or len(names) > _MOST_ENDS else list(names)
+    if "" in value_names_at_ends or len(value_names_at_ends) > _MOST_ENDS:
+        return []
+    return list(value_names_at_ends)
 
 
 def _paths(names: Iterable[str], inputs: Iterable[str] = ()) -> dict[str, str]:
-    """Return for each name of the file a path: words of letters, digits and _, joined by slashes; of an input
-    one word.
+    """Return for each name of the file a unique path: words of letters, digits and _, joined by slashes, such
+    as `stage1/conv_1` for `model/stage1/conv-1` in a file whose names all begin with `model`; of an input one
+    word.
 
     No path is another node's scope, because a model's layer cannot hold another layer.
     """
-    split = {name: [path_word(part) for part in name.split("/") if part] or ["layer"] for name in names}
-    firsts = {parts[0] for parts in split.values()}
+    words_of = {name: [path_word(part) for part in name.split("/") if part] or ["layer"] for name in names}
+    first_words = {words[0] for words in words_of.values()}
     # a first word that all names have, such as the model's, is left out
-    start = 1 if len(firsts) == 1 and all(len(parts) > 1 for parts in split.values()) else 0
-    short = {name: _shorten("/".join(parts[start:])) for name, parts in split.items()}
+    has_common_word = len(first_words) == 1 and all(len(words) > 1 for words in words_of.values())
+    start = 1 if has_common_word else 0
+    short = {name: _shorten("/".join(words[start:])) for name, words in words_of.items()}
+    # `a` and `a/b` of the path `a/b/c`
     scopes = {scope for path in short.values() for scope in accumulate(path.split("/")[:-1], "{}/{}".format)}
-    free = Names(scopes | {INPUT})
+    unique_paths = Names(scopes | {INPUT})
     wanted = {name: path_word(name) for name in inputs} | short
-    return {name: free.take(path) for name, path in wanted.items()}
+    return {name: unique_paths.take(path) for name, path in wanted.items()}
 
 
 def _shorten(path: str) -> str:
@@ -245,7 +259,9 @@ def _shorten(path: str) -> str:
 
 
 def path_word(name: str) -> str:
-    """Return a layer's name as one part of a path, which is also a valid name in generated code."""
+    """Return a layer's name as one part of a path, which is also a valid name in generated code: `conv_1` for
+    `conv-1`, `layer_1` for `1`.
+    """
     word = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "layer"
     return f"layer_{word}" if word[0].isdigit() or iskeyword(word) else word
 
@@ -263,12 +279,13 @@ def expect_batch(file: FileGraph, images: int, size: KnownSize) -> None:
     """
     try:
         graph = to_graph(replace(file, size=size), keep_activation=True).graph
-        each = sum(map(count_numbers, shapes(graph, size).values()))
+        numbers_per_image = sum(map(count_numbers, shapes(graph, size).values()))
     except MappingError:
-        each = _GROWTH * file.channels * size[0] * size[1]
-    if images * each > MOST_IN_ALL:
+        rows, columns = size
+        numbers_per_image = _GROWTH * file.channels * rows * columns
+    if images * numbers_per_image > MOST_IN_ALL:
         message = (
-            f"the file takes {images} images at once, whose values have {images * each} numbers, "
-            f"more than {MOST_IN_ALL}"
+            f"the file takes {images} images at once, whose values have {images * numbers_per_image} "
+            f"numbers, more than {MOST_IN_ALL}"
         )
         raise CannotRun(message, next="export it for fewer images, or for any number")

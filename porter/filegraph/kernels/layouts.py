@@ -47,19 +47,28 @@ def resize_nearest(x: Numbers, factors: Sequence[float]) -> Numbers:
     """Make every axis `factors` times as long. A cell takes the number of the one at its own place divided by
     the factor, rounded down.
     """
+    resized = x
     for axis, factor in enumerate(factors):
-        places = np.floor(np.arange(int(x.shape[axis] * factor)) / factor).astype(int)
-        x = np.take(x, np.minimum(places, x.shape[axis] - 1), axis)
-    return x
+        old_size = x.shape[axis]
+        new_size = int(old_size * factor)
+        places = np.floor(np.arange(new_size) / factor).astype(int)
+        resized = np.take(resized, np.minimum(places, old_size - 1), axis)
+    return resized
 
 
 def pad(x: Numbers, widths: Sequence[tuple[int, int]], mode: Any = "constant", value: float = 0.0) -> Numbers:
-    """Add cells before and after each axis; a width below zero cuts cells off, before others are added."""
-    parts = [
+    """Add cells before and after each axis; a width below zero cuts cells off, before others are added.
+
+    Args:
+        widths: for each axis, the cells before and after.
+        mode: numpy's mode of a pad.
+        value: of the added cells, if the mode is `constant`.
+    """
+    kept_parts = [
         slice(max(-before, 0), size - max(-after, 0))
         for (before, after), size in zip(widths, x.shape, strict=True)
     ]
-    cut = x[tuple(parts)]
+    cut = x[tuple(kept_parts)]
     added = [(max(before, 0), max(after, 0)) for before, after in widths]
     if mode == "constant":
         return np.pad(cut, added, constant_values=value)

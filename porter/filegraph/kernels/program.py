@@ -43,8 +43,8 @@ def value_name(source: NodeOutput) -> str:
 
 
 def take_name(name: str, index: int, taken: set[str]) -> str:
-    """Return a name for the operator at a place of a file that no other one has: its own, or `conv:7` if
-    `conv` is taken. It is added to `taken`.
+    """Return a name that no other operator of a file has, and add it to `taken`: the operator's own, or
+    `conv:7` for the operator number 7 (`index`) if `conv` is taken.
     """
     while name in taken:
         name = f"{name}:{index}"

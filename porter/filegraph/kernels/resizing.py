@@ -35,24 +35,28 @@ def resize(x: Numbers, axis: int, cells: int, scale: float, rule: Rule) -> Numbe
     reach = {"linear": 1, "cubic": 2}.get(rule.mode)  # cells on each side that have a share
     if reach is None:
         raise NotImplementedError(f"a resize by {rule.mode}")
-    around = before[:, None] + np.arange(1 - reach, 1 + reach)
-    away = np.abs(places[:, None] - around)
-    shares = 1 - away if reach == 1 else _cubic(away, rule.a)
+    # for each new cell a row: the old cells around its place, and their weights
+    neighbours = before[:, None] + np.arange(1 - reach, 1 + reach)
+    distances = np.abs(places[:, None] - neighbours)
+    weights = 1 - distances if reach == 1 else _cubic(distances, rule.a)
     if rule.inside:
-        shares = shares * ((around >= 0) & (around < count))
-        shares /= shares.sum(1, keepdims=True)
+        weights = weights * ((neighbours >= 0) & (neighbours < count))
+        weights /= weights.sum(1, keepdims=True)
     # the shape in which a number for each cell is broadcast along the axis
-    along_axis = (-1, *[1] * (x.ndim - 1 - axis % x.ndim))
-    parts = [
-        np.take(x, cells_taken, axis) * share.reshape(along_axis)
-        for cells_taken, share in zip(around.T.clip(0, count - 1), shares.T, strict=True)
+    axes_behind = x.ndim - 1 - axis % x.ndim
+    along_axis = (-1, *[1] * axes_behind)
+    weighted = [
+        np.take(x, neighbour, axis) * weight.reshape(along_axis)
+        for neighbour, weight in zip(neighbours.T.clip(0, count - 1), weights.T, strict=True)
     ]
-    resized: Numbers = np.sum(parts, 0)
+    resized: Numbers = np.sum(weighted, 0)
     return resized
 
 
 def _source_places(source_cells: int, target_cells: int, scale: float, coordinates: str) -> Numbers:
-    """Return the place in the source of each target cell."""
+    """Return for each cell of the resized axis its place on the old one, by ONNX's rule `coordinates`: cell 3
+    of an axis that is twice as long has the place 1.25 by `half_pixel`, and 1.5 by `asymmetric`.
+    """
     cells = np.arange(target_cells, dtype=np.float64)
     match coordinates:
         case "align_corners":
@@ -83,9 +87,11 @@ def _nearest(places: Numbers, rule: str) -> Numbers:
     return rounded[rule]
 
 
-def _cubic(away: Numbers, a: float) -> Numbers:
-    """Return the weights of cells by their distance, below 1 and from there to 2: Keys's polynomials."""
-    near = ((a + 2) * away - (a + 3)) * away**2 + 1
-    far = ((a * away - 5 * a) * away + 8 * a) * away - 4 * a
-    weights: Numbers = np.where(away <= 1, near, far)
+def _cubic(distances: Numbers, a: float) -> Numbers:
+    """Return the weights of cells in a cubic resize by their distances, by Keys's two polynomials: one up to
+    a distance of 1, the other from there to 2.
+    """
+    up_to_1 = ((a + 2) * distances - (a + 3)) * distances**2 + 1
+    up_to_2 = ((a * distances - 5 * a) * distances + 8 * a) * distances - 4 * a
+    weights: Numbers = np.where(distances <= 1, up_to_1, up_to_2)
     return weights

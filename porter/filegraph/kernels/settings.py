@@ -30,10 +30,13 @@ class Settings:
         return [default, *self.words.get(name, ())][-1]
 
     def values(self, name: str) -> list[Any]:
-        """Return numbers and truths: of each word one, or those of a tuple or a list; `None` is none."""
-        read = [_literal(word) for word in self.words.get(name, ())]
-        words = [value for each in read for value in (each if isinstance(each, tuple | list) else [each])]
-        return [value for value in words if value is not None]
+        """Return the numbers and truths that the words of this name say: `["2", "(3, 3)"]` are 2, 3, 3. A
+        word `None` says none.
+        """
+        values: list[Any] = []
+        for literal in map(_literal, self.words.get(name, ())):
+            values += literal if isinstance(literal, tuple | list) else [literal]
+        return [value for value in values if value is not None]
 
     def number(self, name: str, default: float) -> float:
         return float([default, *self.values(name)][-1])
@@ -51,9 +54,9 @@ class Settings:
         """Return rows and columns, which names of their own may give: `kernel_h`, `kernel_w` of
         `kernel_size`.
         """
-        given = self.counts(name) or [default]
-        own = name.removesuffix("_size")
-        return self.count(f"{own}_h", given[0]), self.count(f"{own}_w", given[-1])
+        stated = self.counts(name) or [default]
+        stem = name.removesuffix("_size")
+        return self.count(f"{stem}_h", stated[0]), self.count(f"{stem}_w", stated[-1])
 
 
 def _literal(word: str) -> Any:

@@ -45,18 +45,19 @@ def standardise(x: Numbers, axes: Sequence[int], epsilon: float) -> Numbers:
 
 
 def with_norms(x: Numbers, norms: Numbers, axes: Sequence[int]) -> Numbers:
-    """Scale a kernel so that its norms over axes are these: torch's weight norm."""
+    """Return a kernel scaled so that its norms over `axes` are `norms`, as torch's weight norm does."""
     scaled: Numbers = x * (norms / np.sqrt(np.square(x).sum(tuple(axes), keepdims=True)))
     return scaled
 
 
 def response_norm(x: Numbers, size: int, alpha: float, beta: float, bias: float) -> Numbers:
-    """Divide each number by a power of the squares of `size` channels around it; of an even number, one more
-    is behind.
+    """Compute a local response norm: x / (bias + alpha / size * sum of squares) ** beta. The sum is over
+    `size` channels around each number; of an even size, one channel more is behind it.
     """
-    around = [(0, 0), ((size - 1) // 2, size // 2), *[(0, 0)] * (x.ndim - 2)]
-    squares = np.lib.stride_tricks.sliding_window_view(np.pad(x**2, around), size, 1).sum(-1)
-    normed: Numbers = x / (bias + alpha / size * squares) ** beta
+    pads = [(0, 0), ((size - 1) // 2, size // 2), *[(0, 0)] * (x.ndim - 2)]
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x**2, pads), size, axis=1)
+    sums_of_squares = windows.sum(-1)
+    normed: Numbers = x / (bias + alpha / size * sums_of_squares) ** beta
     return normed
 
 

@@ -43,29 +43,29 @@ class Grid:
         Raises:
             ValueError: no window fits.
         """
-        spans = []
+        spans = []  # cells from the first window's begin to the last one's
         beyond_pads = []
         for axis, size in enumerate(x.shape[2:]):
             before, after = self.pads[2 * axis : 2 * axis + 2]
             extent = (kernel[axis] - 1) * self.dilation[axis] + 1
             stride = self.stride[axis]
             room = size + before + after - extent
-            count = (room // stride if self.rounding == "floor" else -(-room // stride)) + 1
+            steps = room // stride if self.rounding == "floor" else -(-room // stride)
             # the added window would begin in the pads behind
-            if self.rounding == "ceil" and (count - 1) * stride >= size + before:
-                count -= 1
-            if count < 1:
+            if self.rounding == "ceil" and steps * stride >= size + before:
+                steps -= 1
+            if steps < 0:
                 raise ValueError("a window is larger than the map and its pads")
-            spans.append((count - 1) * stride + 1)
-            beyond_pads.append((0, max(0, (count - 1) * stride - room)))
-        top, bottom, first, last = self.pads
-        padded = pad(x, [(0, 0), (0, 0), (top, bottom), (first, last)], value=pad_value)
+            spans.append(steps * stride + 1)
+            beyond_pads.append((0, max(0, steps * stride - room)))
+        top, bottom, left, right = self.pads
+        padded = pad(x, [(0, 0), (0, 0), (top, bottom), (left, right)], value=pad_value)
         padded = pad(padded, [(0, 0), (0, 0), *beyond_pads], value=beyond)
         for row, column in np.ndindex(*kernel):
-            down, across = row * self.dilation[0], column * self.dilation[1]
-            yield padded[
-                :, :, down : down + spans[0] : self.stride[0], across : across + spans[1] : self.stride[1]
-            ]
+            first_row, first_column = row * self.dilation[0], column * self.dilation[1]
+            rows = slice(first_row, first_row + spans[0], self.stride[0])
+            columns = slice(first_column, first_column + spans[1], self.stride[1])
+            yield padded[:, :, rows, columns]
 
     def with_more(self, rows: int, columns: int) -> Grid:
         """Return the grid of a transposed convolution that gives more rows and columns, which no kernel
@@ -76,28 +76,30 @@ class Grid:
 
 
 def same_pads(size: int, extent: int, stride: int, lower: bool = False) -> Sides:
-    """Return the cells before and after an axis for as many windows as strides begin in it; the odd one is
-    behind, or before if `lower`.
+    """Return the pads of SAME before and after an axis, which make as many windows as strides begin in it.
+    The odd cell is behind, or before if `lower`.
 
     Args:
         size: cells of the axis.
         extent: cells from a window's first to its last.
     """
-    total = max(0, (-(-size // stride) - 1) * stride + extent - size)
-    less, more = total // 2, total - total // 2
-    return (more, less) if lower else (less, more)
+    windows = -(-size // stride)  # rounded up
+    total = max(0, (windows - 1) * stride + extent - size)
+    half = total // 2
+    return (total - half, half) if lower else (half, total - half)
 
 
 def conv(
     x: Numbers, kernel: Numbers, bias: Numbers | None = None, grid: Grid = Grid(), groups: int = 1
 ) -> Numbers:
     """Convolve with a kernel O×I×H×W, in which I are the channels of a group."""
-    filters, width, *sides = kernel.shape
-    weights = kernel.reshape(groups, filters // groups, width, -1)
+    filters, channels, *kernel_sides = kernel.shape
+    weights = kernel.reshape(groups, filters // groups, channels, -1)
     images = len(x)
     total = None
-    for index, cells in enumerate(grid.cells(x, (sides[0], sides[1]))):
-        part = weights[..., index] @ cells.reshape(images, groups, width, -1)
+    # the sum, over the cells of the kernel, of a matrix product of its numbers there
+    for index, cells in enumerate(grid.cells(x, (kernel_sides[0], kernel_sides[1]))):
+        part = weights[..., index] @ cells.reshape(images, groups, channels, -1)
         total = part if total is None else total + part
         shape = (images, filters, *cells.shape[2:])
     assert total is not None, "a kernel has a cell"
@@ -115,24 +117,25 @@ def conv_transpose(
     cell adds its value times the kernel, a stride apart. The grid's pads are cut off; behind, they may be
     below 0 for cells that no kernel reaches.
     """
-    (images, channels, *counts), (_, width, *sides) = x.shape, kernel.shape
-    top, bottom, first, last = grid.pads
-    spans = [
-        (n - 1) * grid.stride[axis] + (sides[axis] - 1) * grid.dilation[axis] + 1 - min(behind, 0)
-        for axis, (n, behind) in enumerate(zip(counts, (bottom, last), strict=True))
-    ]
-    total = np.zeros((images, groups * width, *spans), x.dtype)
-    parts = x.reshape(images, groups, channels // groups, -1)
-    weights = kernel.reshape(groups, channels // groups, width, *sides)
-    for row, column in np.ndindex(*sides):
-        down, across = row * grid.dilation[0], column * grid.dilation[1]
-        places = (
-            slice(down, down + (counts[0] - 1) * grid.stride[0] + 1, grid.stride[0]),
-            slice(across, across + (counts[1] - 1) * grid.stride[1] + 1, grid.stride[1]),
-        )
-        part = weights[..., row, column].swapaxes(1, 2) @ parts
-        total[:, :, *places] += part.reshape(images, groups * width, *counts)
-    return _add_bias(total[:, :, top : spans[0] - max(bottom, 0), first : spans[1] - max(last, 0)], bias)
+    images, channels, *counts = x.shape
+    _, filters, *kernel_sides = kernel.shape  # filters of a group
+    top, bottom, left, right = grid.pads
+    sizes = []  # rows and columns of the result, before the pads are cut off
+    for axis, (count, behind) in enumerate(zip(counts, (bottom, right), strict=True)):
+        extent = (kernel_sides[axis] - 1) * grid.dilation[axis] + 1
+        unreached = -min(behind, 0)
+        sizes.append((count - 1) * grid.stride[axis] + extent + unreached)
+    total = np.zeros((images, groups * filters, *sizes), x.dtype)
+    values = x.reshape(images, groups, channels // groups, -1)
+    weights = kernel.reshape(groups, channels // groups, filters, *kernel_sides)
+    for row, column in np.ndindex(*kernel_sides):
+        first_row, first_column = row * grid.dilation[0], column * grid.dilation[1]
+        rows = slice(first_row, first_row + (counts[0] - 1) * grid.stride[0] + 1, grid.stride[0])
+        columns = slice(first_column, first_column + (counts[1] - 1) * grid.stride[1] + 1, grid.stride[1])
+        part = weights[..., row, column].swapaxes(1, 2) @ values
+        total[:, :, rows, columns] += part.reshape(images, groups * filters, *counts)
+    end_row, end_column = sizes[0] - max(bottom, 0), sizes[1] - max(right, 0)
+    return _add_bias(total[:, :, top:end_row, left:end_column], bias)
 
 
 def _add_bias(x: Numbers, bias: Numbers | None) -> Numbers:
@@ -156,11 +159,13 @@ def average_pool(
     grid: Grid = Grid(),
     divisor: Literal["real_cells", "clipped_window", "full_window"] = "real_cells",
 ) -> Numbers:
-    """Divide the sum of each window by the number of its cells: of those in the map, of those in the map and
-    its pads, or of all.
+    """Divide the sum of each window by the number of its cells: of those in the map (`real_cells`), of those
+    in the map and its pads (`clipped_window`), or of all.
     """
     total = sum(grid.cells(x, kernel), np.zeros(1, x.dtype))
     if divisor == "full_window":
         return total / math.prod(kernel)
+    # the sum over ones, and over pads of one where these count
     ones = np.ones((1, 1, *x.shape[2:]), x.dtype)
-    return total / sum(grid.cells(ones, kernel, float(divisor == "clipped_window")), np.zeros(1, x.dtype))
+    pad_value = 1.0 if divisor == "clipped_window" else 0.0
+    return total / sum(grid.cells(ones, kernel, pad_value), np.zeros(1, x.dtype))
