@@ -304,8 +304,9 @@ class Builder:
             return None
         if isinstance(node.op, ops.GroupNorm) and not node.op.center:
             return self._extend_node(name, node, replace(node.op, center=True), value, beta=bias)
-        takes_bias = isinstance(node.op, ops.Conv | ops.ConvTranspose | ops.Dense | ops.ChannelScale)
-        if not takes_bias or node.op.bias:
+        if not isinstance(node.op, ops.Conv | ops.ConvTranspose | ops.Dense | ops.ChannelScale):
+            return None
+        if node.op.bias:
             return None
         role = "beta" if isinstance(node.op, ops.ChannelScale) else "bias"
         return self._extend_node(name, node, replace(node.op, bias=True), value, **{role: bias})

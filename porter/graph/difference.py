@@ -32,8 +32,9 @@ class SiteDifference:
 
 
 def site_differences(one: Graph, other: Graph, size: Size) -> Iterator[SiteDifference]:
-    """Yield the sites of the same kind in both graphs whose windows, or whose pads, compute different
-    functions for an input of `size` (rows, columns; None for all), in the order of `one`.
+    """Yield the padding sites (convolutions and pools) that two graphs have at the same path, and whose
+    windows or pads compute different functions for an input of `size` (rows, columns; None for all), in the
+    order of `one`. Sites of different kinds are not compared.
     """
     shape_of = shapes(one, size)
     nonnegative = nonnegative_paths(one)
@@ -44,11 +45,13 @@ def site_differences(one: Graph, other: Graph, size: Size) -> Iterator[SiteDiffe
         if site is None or other_site is None or site.kind != other_site.kind or site == other_site:
             continue
         _, rows, columns = shape_of[node.source]
+        size_of_map = rows, columns
+        is_nonnegative = node.source in nonnegative
         is_same = site.window == other_site.window and same_function(
-            site, other_site.convention, (rows, columns), node.source in nonnegative
+            site, other_site.convention, size_of_map, is_nonnegative
         )
         if not is_same:
-            yield SiteDifference(node.path, site, other_site, (rows, columns))
+            yield SiteDifference(node.path, site, other_site, size_of_map)
 
 
 @dataclass(frozen=True)
@@ -67,11 +70,14 @@ class Difference:
     paths: tuple[str, ...]
 
     def in_words(self, one: str, other: str) -> str:
-        """Write the difference in one line, with the names of the two graphs."""
+        """Write the difference in one line, with the names of the two graphs `one` and `other`: `epsilon of
+        bn1: 0.001 in keras, 1e-05 in torchvision`.
+        """
         steps = self.paths[0] if len(self.paths) == 1 else f"{len(self.paths)} steps, such as {self.paths[0]}"
-        if self.one is None or self.other is None:
-            has, words = (other, self.other) if self.one is None else (one, self.one)
-            return f"{words} at {steps} only in {has}"
+        if self.one is None:
+            return f"{self.other} at {steps} only in {other}"
+        if self.other is None:
+            return f"{self.one} at {steps} only in {one}"
         return f"{self.what} of {steps}: {self.one} in {one}, {self.other} in {other}"
 
 
@@ -82,21 +88,30 @@ def differences(one: Graph, other: Graph, ignoring: Collection[str] = ()) -> tup
     Args:
         ignoring: attributes that do not change what a trained network computes.
     """
-    sites = {differing.path: differing for differing in site_differences(one, other, (None, None))}
-    differing: dict[tuple[str, str | None, str | None], list[str]] = {}
+    site_of_path = {site.path: site for site in site_differences(one, other, (None, None))}
+    # by what differs, as it is in both graphs, the steps where it does
+    paths_by_difference: dict[tuple[str, str | None, str | None], list[str]] = {}
     for path in dict.fromkeys((*one.by_path, *other.by_path)):
-        for difference in _step_differences(one, other, path, sites.get(path), ignoring):
-            differing.setdefault(difference, []).append(path)
+        for difference in _step_differences(one, other, path, site_of_path.get(path), ignoring):
+            paths_by_difference.setdefault(difference, []).append(path)
     if one.outputs != other.outputs:
-        differing["outputs", ", ".join(one.outputs), ", ".join(other.outputs)] = [one.output]
-    return tuple(Difference(*key, tuple(paths)) for key, paths in differing.items())
+        outputs = "outputs", ", ".join(one.outputs), ", ".join(other.outputs)
+        paths_by_difference[outputs] = [one.output]
+    return tuple(
+        Difference(what, in_one, in_other, tuple(paths))
+        for (what, in_one, in_other), paths in paths_by_difference.items()
+    )
 
 
 def _step_differences(
     one: Graph, other: Graph, path: str, site: SiteDifference | None, ignoring: Collection[str]
 ) -> Iterator[tuple[str, str | None, str | None]]:
-    """Yield what of a step differs, as both graphs have it: the op alone if one graph lacks the step or has
-    another op there, otherwise the inputs, the pads or the whole windows, and other attributes.
+    """Yield what differs at a step of two graphs, and how it is in each of them: `("epsilon", "0.001",
+    "1e-05")`. It is the op alone if one graph lacks the step or has another op there, otherwise the inputs,
+    the pads or the whole windows, and other attributes.
+
+    Args:
+        site: how the windows at the step differ; None if they do not, or it has none.
     """
     node, other_node = one.by_path.get(path), other.by_path.get(path)
     if node is None or other_node is None or type(node.op) is not type(other_node.op):
@@ -113,9 +128,8 @@ def _step_differences(
             yield "pads", str(site.one), str(site.other)
         else:
             yield "windows", str(site.one.window), str(site.other.window)
-    # these have been compared above as a site
-    shown = {"window", "convention"} if site_of(node.op) else set()
-    for name in attributes(type(node.op)).keys() - shown - set(ignoring):
+    compared_as_site = {"window", "convention"} if site_of(node.op) else set()
+    for name in attributes(type(node.op)).keys() - compared_as_site - set(ignoring):
         value, other_value = getattr(node.op, name), getattr(other_node.op, name)
         if not _is_same_value(value, other_value):
             yield name, _value_text(value), _value_text(other_value)

@@ -45,49 +45,56 @@ def fold_norms(graph: Graph, tensors: Mapping[str, NamedArrays]) -> Folding:
     Raises:
         MappingError: a norm's variance plus epsilon is not above 0 in some channel, so it has no scale.
     """
-    folded = _same_for_all_calls(graph, only_readers(graph))
-    norms = {norm: layer for layer, norm in folded.items()}
+    norm_of_layer = _same_for_all_calls(graph, only_readers(graph))
+    layer_of_norm = {norm: layer for layer, norm in norm_of_layer.items()}
     nodes: list[Node] = []
-    changed: dict[str, NamedArrays] = {path: roles for path, roles in tensors.items() if path not in norms}
+    changed: dict[str, NamedArrays] = {
+        path: roles for path, roles in tensors.items() if path not in layer_of_norm
+    }
     for node in graph.nodes:
-        if node.path in norms:
+        if node.path in layer_of_norm:
             continue
         op = node.op
-        if node.path in folded and isinstance(op, _Linear):
-            norm = graph.by_path[folded[node.path]]
+        if node.path in norm_of_layer and isinstance(op, _Linear):
+            norm = graph.by_path[norm_of_layer[node.path]]
             changed[node.path] = _fold_norm(op, tensors[node.path], norm, tensors[norm.path])
             op = replace(op, bias=True)
-        nodes.append(replace(node, op=op, inputs=tuple(norms.get(path, path) for path in node.inputs)))
-    output, *further = (norms.get(path, path) for path in graph.outputs)
+        inputs = tuple(layer_of_norm.get(path, path) for path in node.inputs)
+        nodes.append(replace(node, op=op, inputs=inputs))
+    output, *further = (layer_of_norm.get(path, path) for path in graph.outputs)
     folded_graph = replace(graph, nodes=tuple(nodes), output=output, further=tuple(further))
-    return Folding(with_own_tensors(folded_graph), changed, folded)
+    return Folding(with_own_tensors(folded_graph), changed, norm_of_layer)
 
 
-def _same_for_all_calls(graph: Graph, folded: Mapping[str, str]) -> dict[str, str]:
-    """Return the part of `folded`, layers' paths to those of their norms, in which every call of a layer is
-    followed by a call of the same norm: tensors that calls share can take in one norm only.
+def _same_for_all_calls(graph: Graph, norm_of_layer: Mapping[str, str]) -> dict[str, str]:
+    """Return the layers whose norms can be folded, with the path of the norm, as `norm_of_layer` has them: of
+    a layer that is called several times, every call has to be followed by a call of the same norm, because
+    its calls have the same tensors, which can take in one norm only.
     """
-    norms = {
-        holder: {graph.by_path[folded[call.path]].holder if call.path in folded else None for call in calls}
-        for holder, calls in graph.calls.items()
+    # by the path that has a layer's tensors, the norms behind its calls; None where a call has none
+    norms_of_calls: dict[str, set[str | None]] = {}
+    for holder, calls in graph.calls.items():
+        norms = [norm_of_layer.get(call.path) for call in calls]
+        norms_of_calls[holder] = {None if norm is None else graph.by_path[norm].holder for norm in norms}
+    return {
+        layer: norm
+        for layer, norm in norm_of_layer.items()
+        if len(norms_of_calls[graph.by_path[layer].holder]) == 1
     }
-    return {layer: norm for layer, norm in folded.items() if len(norms[graph.by_path[layer].holder]) == 1}
 
 
 def only_readers(graph: Graph) -> dict[str, str]:
     """Return the convolutions and dense layers whose only reader is a batch norm, by path, to the path of
     that norm.
     """
-    readers = Counter(path for node in graph.nodes for path in node.inputs)
-    readers.update(graph.outputs)
-    return {
-        node.source: node.path
-        for node in graph.nodes
-        if isinstance(node.op, BatchNorm)
-        and node.source in graph.by_path
-        and isinstance(graph.by_path[node.source].op, _Linear)
-        and readers[node.source] == 1
-    }
+    reader_counts = Counter(path for node in graph.nodes for path in node.inputs)
+    reader_counts.update(graph.outputs)
+    norm_of_layer: dict[str, str] = {}
+    for node in graph.nodes:
+        layer = graph.by_path.get(node.source) if isinstance(node.op, BatchNorm) else None
+        if layer is not None and isinstance(layer.op, _Linear) and reader_counts[layer.path] == 1:
+            norm_of_layer[layer.path] = node.path
+    return norm_of_layer
 
 
 def absorb_biases(
@@ -106,29 +113,37 @@ def absorb_biases(
 
 
 def _fold_norm(op: _Linear, layer: NamedArrays, norm: Node, statistics: NamedArrays) -> NamedArrays:
-    """Return the layer's tensors with the norm's scale and shift in them, computed in float64."""
+    """Return a layer's kernel and bias with the scale and the shift of its norm in them, in float64.
+
+    Args:
+        op, layer: of the layer, and its tensors.
+        norm, statistics: the node of the norm, and its tensors.
+
+    Raises:
+        MappingError: the norm's variance plus epsilon is not above 0.
+    """
     assert isinstance(norm.op, BatchNorm)
-    kernel, mean, variance = (
-        _float64(layer["kernel"]),
-        _float64(statistics["mean"]),
-        _float64(statistics["variance"]),
-    )
-    spread = variance + norm.op.epsilon
-    if not np.all(spread > 0):
+    kernel = _float64(layer["kernel"])
+    mean = _float64(statistics["mean"])
+    variance = _float64(statistics["variance"])
+    squared_deviation = variance + norm.op.epsilon
+    if not np.all(squared_deviation > 0):
         raise MappingError(
             f"expected a variance above -{norm.op.epsilon:g}, got {np.min(variance):g}",
             where=f"{norm.path}:variance",
         )
-    scale = (_float64(statistics["gamma"]) if norm.op.scale else 1.0) / np.sqrt(spread)
+    gamma = _float64(statistics["gamma"]) if norm.op.scale else 1.0
+    beta = _float64(statistics["beta"]) if norm.op.center else 0.0
+    scale = gamma / np.sqrt(squared_deviation)
     bias = (_float64(layer["bias"]) if "bias" in layer else 0.0) - mean
-    shift = _float64(statistics["beta"]) if norm.op.center else 0.0
-    # Its kernel is (channels, filters / groups, rows, columns), and the channels lie in groups.
+    new_bias = bias * scale + beta
     if isinstance(op, ConvTranspose):
-        grouped = kernel.reshape(op.groups, -1, *kernel.shape[1:]) * np.reshape(
-            scale, (op.groups, 1, -1, 1, 1)
-        )
-        return {"kernel": grouped.reshape(kernel.shape), "bias": bias * scale + shift}
-    return {"kernel": kernel * scale.reshape(-1, *[1] * (kernel.ndim - 1)), "bias": bias * scale + shift}
+        # its kernel is (channels, filters / groups, rows, columns), and the channels lie in groups
+        kernel_of_groups = kernel.reshape(op.groups, -1, *kernel.shape[1:])
+        scale_of_groups = np.reshape(scale, (op.groups, 1, -1, 1, 1))
+        return {"kernel": (kernel_of_groups * scale_of_groups).reshape(kernel.shape), "bias": new_bias}
+    scale_of_filters = scale.reshape(-1, *[1] * (kernel.ndim - 1))
+    return {"kernel": kernel * scale_of_filters, "bias": new_bias}
 
 
 def _float64(array: Array) -> NDArray[np.float64]:

@@ -174,15 +174,17 @@ class Graph:
 
 
 def input_shape(channels: int, axes: Sequence[int | None], size: Size) -> Shape:
-    """Return the shape of a graph's input at a size: of a map, or of what is no map, of its axes, whose open
-    ones have the rows and columns of the map that has its numbers.
+    """Return the shape of a graph's input at a size (rows, columns). Without `axes` that is a map; with them
+    it is features or an array of these axes, of which open ones (None) have the rows and columns.
     """
     rows, columns = size
     if not axes:
         return channels, rows, columns
-    # one axis is a map's columns, two are its rows and columns
-    open_sizes = [columns] if len(axes) == 1 else [rows, columns, *axes[2:]]
-    return array_shape(size if axis is None else axis for axis, size in zip(axes, open_sizes, strict=True))
+    # one open axis has the columns, two have the rows and the columns
+    sizes_if_open = [columns] if len(axes) == 1 else [rows, columns, *axes[2:]]
+    return array_shape(
+        open_size if axis is None else axis for axis, open_size in zip(axes, sizes_if_open, strict=True)
+    )
 
 
 def input_shapes(graph: TakesInputs, size: Size) -> dict[str, Shape]:
@@ -237,15 +239,15 @@ def shapes(graph: Graph, size: Size) -> Mapping[str, Shape]:
     if size not in kept:
         kept[size] = _compute_shapes(graph, size)
         if len(kept) > _SIZES_KEPT:
-            del kept[next(iter(kept))]
+            oldest, *_ = kept
+            del kept[oldest]
     return kept[size]
 
 
 def _compute_shapes(graph: Graph, size: Size) -> Mapping[str, Shape]:
-    """Compute the shape of each value, and check each node as it is reached."""
+    """Compute the shape of each value, by path, and check each node as it is reached. Raises as `shapes`."""
     shape_of = input_shapes(graph, size)
-    # fewer paths than inputs, which are one more than the further ones
-    if len(shape_of) <= len(graph.further_inputs):
+    if len(shape_of) < len(graph.inputs):
         raise GraphError("two inputs have one path", where=graph.inputs[-1])
     for node in graph.nodes:
         missing = [path for path in node.inputs if path not in shape_of]
@@ -294,24 +296,21 @@ def is_call(node: Node, holder: Node, shape_of: Mapping[str, Shape]) -> bool:
     """
     shape, holder_shape = shape_of[node.source], shape_of[holder.source]
     tensors = node.op.tensors(channels_in(shape))
-    same = (
-        node.op == holder.op
-        and type(shape) is type(holder_shape)
-        and len(shape) == len(holder_shape)
-        and channels_in(shape) == channels_in(holder_shape)
-    )
-    return same and bool(tensors) and ("value" not in tensors or shape == holder_shape)
+    is_same_kind = type(shape) is type(holder_shape) and len(shape) == len(holder_shape)
+    is_same_layer = node.op == holder.op and is_same_kind and channels_in(shape) == channels_in(holder_shape)
+    array_fits = "value" not in tensors or shape == holder_shape
+    return is_same_layer and bool(tensors) and array_fits
 
 
 def with_own_tensors(graph: Graph, paths: Collection[str] = ()) -> Graph:
-    """Return the graph with the nodes of `paths` having tensors of their own; of the other calls of a layer,
-    the first one has them.
+    """Return the graph in which the nodes of `paths` have tensors of their own. Of the other calls of each
+    layer, the first one has the tensors, and the others share them (`Node.shares`).
     """
-    firsts: dict[str, str] = {}
+    first_calls: dict[str, str] = {}
     nodes: list[Node] = []
     for node in graph.nodes:
-        first = node.path if node.path in paths else firsts.setdefault(node.holder, node.path)
-        nodes.append(replace(node, shares=None if first == node.path else first))
+        holder = node.path if node.path in paths else first_calls.setdefault(node.holder, node.path)
+        nodes.append(replace(node, shares=None if holder == node.path else holder))
     return replace(graph, nodes=tuple(nodes))
 
 

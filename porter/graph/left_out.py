@@ -9,14 +9,14 @@ from porter.graph.graph import INPUT
 
 
 def notes_on(left_out: Iterable[LeftOut]) -> Mapping[str, str]:
-    """Return what the source has behind a node in training only, by the node's path, in words for the code of
-    a port.
+    """Return notes for the code of a port on layers that its source has and that act in training only, by the
+    path of the node that they stand behind.
     """
-    notes: dict[str, list[str]] = {}
+    words_by_path: dict[str, list[str]] = {}
     for layer in left_out:
         if layer.after is not None:
-            notes.setdefault(layer.after, []).append(layer.words)
-    return {path: _note(path, words) for path, words in notes.items()}
+            words_by_path.setdefault(layer.after, []).append(layer.words)
+    return {path: _note(path, words) for path, words in words_by_path.items()}
 
 
 def _note(path: str, words: list[str]) -> str:

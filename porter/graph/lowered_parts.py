@@ -11,12 +11,13 @@ from porter.graph.ops import Op, Shape
 
 @dataclass(frozen=True)
 class Parts:
-    """The nodes that stand for one.
+    """The nodes that stand for one whose op a destination lacks: a lowering adds them.
 
     Attributes:
+        node: the node that is replaced.
         lacks: whether the destination lacks an op.
-        shapes: of every path, those of the parts too. The names of the parts are among them.
-        made: the parts, of which the last one has the node's path and tensors.
+        shapes: of every path; those of the parts are added.
+        made: the parts so far. The last one has the node's path and tensors.
     """
 
     node: Node
@@ -35,11 +36,13 @@ class Parts:
         return self.shapes[self.source]
 
     def add(self, word: str, op: Op, *inputs: str) -> str:
-        """Add a part before the last one, and return its path: the node's path and then the word."""
+        """Add a part before the last one, and return its path: the node's path and then the word, `act_line`
+        for `line` in `act`. `inputs` are the paths that it reads.
+        """
         path = f"{self.node.path}_{word}"
         while path in self.shapes:
             path += "_"
-        self.shapes[path] = op.shape(*(self.shapes[each] for each in inputs))
+        self.shapes[path] = op.shape(*(self.shapes[source] for source in inputs))
         self.made.append(Node(path, op, inputs))
         return path
 

@@ -108,18 +108,20 @@ def _lower_space_to_depth(parts: Parts, op: ops.SpaceToDepth) -> None:
 
 
 def _lower_response_norm(parts: Parts, op: ops.LocalResponseNorm) -> None:
-    """Make a response norm, whose squares are added from shifted channels. An even size has its odd channel
-    before.
+    """Make a response norm, x * (bias + alpha * sum of squares) ** -beta. The sum over neighbouring channels
+    is that of copies of the squares, each shifted by some channels. Of an even size, one more of these is
+    before the channel than behind it.
     """
     channels = parts.shape[0] or 0
     before = min(op.size // 2, channels - 1)
     after = min((op.size - 1) // 2, channels - 1)
     squares = parts.add("squares", ops.Multiply(), parts.source, parts.source)
-    wide = parts.add("wide", ops.PadChannels(before, after), squares)
-    shifts = [ops.SliceChannels(start, start + channels) for start in range(before + after + 1)]
-    shifted = [parts.add("shift", shift, wide) for shift in shifts]
+    padded = parts.add("wide", ops.PadChannels(before, after), squares)
+    slices = [ops.SliceChannels(start, start + channels) for start in range(before + after + 1)]
+    shifted = [parts.add("shift", channels_slice, padded) for channels_slice in slices]
     total = parts.add("total", ops.Add(), *shifted) if len(shifted) > 1 else shifted[0]
-    power = parts.add("power", ops.Power(-op.beta), parts.add("line", _affine(op.alpha, op.bias), total))
+    line = parts.add("line", _affine(op.alpha, op.bias), total)
+    power = parts.add("power", ops.Power(-op.beta), line)
     parts.end(ops.Multiply(), parts.source, power)
 
 
@@ -127,14 +129,14 @@ def _lower_as_large(parts: Parts, op: ops.AsLarge) -> None:
     """Make pads, or a crop, of so many cells as the sizes of the two maps differ by, on the sides that the op
     says.
     """
-    ends = list[int]()
-    shape, wanted = (parts.shapes[path] for path in parts.node.inputs)
-    for side, size, wanted_size in zip((op.rows, op.columns), shape[1:], wanted[1:], strict=True):
+    amounts = list[int]()
+    shape, wanted_shape = (parts.shapes[path] for path in parts.node.inputs)
+    for side, size, wanted_size in zip((op.rows, op.columns), shape[1:], wanted_shape[1:], strict=True):
         cells = 0 if side == "none" else abs((wanted_size or 0) - (size or 0))
         # of half of an odd number, the odd cell is at the end
         before = {"start": cells, "both": cells // 2}.get(side, 0)
-        ends += before, cells - before
-    top, bottom, left, right = ends
+        amounts += before, cells - before
+    top, bottom, left, right = amounts
     pad_or_crop = ops.PadMap if op.grows else ops.CropMap
     parts.end(pad_or_crop((top, bottom, left, right)), parts.source)
 
@@ -179,13 +181,15 @@ def parts_of(
     shapes = dict(shape_of)
 
     def lower(node: Node) -> tuple[Node, ...]:
-        """Return the nodes that stand for one, parts of parts too."""
+        """Return the nodes that stand for a node; it alone if the destination has its op, or nothing makes
+        it. Parts whose ops are lacking too are lowered themselves.
+        """
         lowering = row_of(LOWERINGS, type(node.op))
         if lowering is None or not lacks(node.op):
             return (node,)
         parts = Parts(node, lacks, shapes)
         lowering(parts, node.op)
-        return tuple(each for part in parts.made for each in lower(part)) or (node,)
+        return tuple(inner for part in parts.made for inner in lower(part)) or (node,)
 
     lowered = ((node, lower(node)) for node in graph.nodes)
     return {node.path: parts for node, parts in lowered if parts[-1] is not node}

@@ -33,8 +33,9 @@ def expect_bounded(graph: Graph, size: Size) -> None:
     """
     total = 0
     for path, shape in shapes(graph, size).items():
-        total += count_numbers(shape)
-        if count_numbers(shape) > MOST_NUMBERS:
+        count = count_numbers(shape)
+        total += count
+        if count > MOST_NUMBERS:
             raise GraphError(
                 f"this value has the shape {shape_text(shape)}, more than {MOST_NUMBERS} numbers",
                 where=path,

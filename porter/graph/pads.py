@@ -48,6 +48,7 @@ def with_conventions(graph: Graph, conventions: Mapping[str, Convention]) -> Gra
 
 
 def _with_convention(node: Node, conventions: Mapping[str, Convention]) -> Node:
+    """Return a node with the convention at its path; as it is if there is none, or it is no padding site."""
     if node.path not in conventions or not isinstance(node.op, Conv | MaxPool | AvgPool):
         return node
     return replace(node, op=replace(node.op, convention=conventions[node.path]))

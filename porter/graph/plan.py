@@ -81,9 +81,9 @@ def taken_shapes(plan: Plan) -> dict[str, Shape]:
 
 
 def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
-    """Decide the realisation of every site for an input of `size` (rows, columns; if one is None, right at
-    every size). Ops that the destination lacks are made of others first; what is realised are the sites of
-    these too.
+    """Plan a graph for a destination: make the ops that it lacks of others, and decide how it says the pads
+    of each windowed layer (the realisation of a site), for an input of `size` (rows, columns; if one is None,
+    right at every size).
 
     Raises:
         PaddingError: a site has no exact form in the destination; `where` is its path.
@@ -91,11 +91,11 @@ def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
             maps of one size only.
     """
     size = ANY if None in size else size
-    fixed = _first_fixing_node(graph, capabilities)
-    if fixed is not None and size == ANY:
+    fixing_node = _first_fixing_node(graph, capabilities)
+    if fixing_node is not None and size == ANY:
         raise GraphError(
-            f"{fixed.op.words} fixes the input's size",
-            where=fixed.path,
+            f"{fixing_node.op.words} fixes the input's size",
+            where=fixing_node.path,
             next=f"give {INPUT_SIZE} the size that the model was trained at",
         )
     try:
@@ -108,13 +108,16 @@ def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
     except GraphError as error:
         raise error.at(error.where, error.next or f"give {INPUT_SIZE} a size that the model takes") from None
     realisations = _realise_sites(plan, shape_of, nonnegative, capabilities)
-    every_size = fixed is None and all(realisation.every_size for realisation in realisations.values())
+    pads_hold_at_every_size = all(realisation.every_size for realisation in realisations.values())
     rows, columns = size
+    only_size = None if rows is None or columns is None else (rows, columns)
+    if fixing_node is None and pads_hold_at_every_size:
+        only_size = None
     return replace(
         plan,
         graph=with_own_tensors(graph, _calls_padded_otherwise(graph, realisations)),
         realisations=realisations,
-        only_size=None if rows is None or columns is None or every_size else (rows, columns),
+        only_size=only_size,
     )
 
 
@@ -136,8 +139,8 @@ def _realise_sites(
 
 
 def _calls_padded_otherwise(graph: Graph, realisations: Mapping[str, Realisation]) -> set[str]:
-    """Return the paths of the nodes that call a layer again, as the destination's layer of its own: the pads
-    of the first call's layer are others, because it pads maps of another size.
+    """Return the paths of the nodes that call a layer again and need a layer of their own in the destination:
+    there, the layer of the first call has other pads, because it pads maps of another size.
     """
     pads = {path: (realisation.native, realisation.skipped) for path, realisation in realisations.items()}
     return {node.path for node in graph.nodes if pads.get(node.path) != pads.get(node.holder)}
@@ -173,16 +176,27 @@ def _fixes_input_size(op: Op, inputs: Sequence[Shape], capabilities: Capabilitie
             return False
         steps = op.steps(inputs[0], is_map(inputs[0]), channels_last=True)
         return any(sizes.count(-1) > 1 for _, sizes in steps)  # -1 is an open size
-    # What is left are ops that join values: no open size may have to be the same as a known one.
-    # a size of 1 is stretched to any other
-    may_stretch = {1} if isinstance(op, Attention | Merge | OfArray | MatMul) else set()
+    # what is left are ops that join values: an open size must not have to be the same as a known one, unless
+    # that is 1 and stretched
+    stretched = {1} if isinstance(op, Attention | Merge | OfArray | MatMul) else set()
+    return any(
+        None in sizes and set(sizes) - stretched != {None}
+        for sizes in zip(*_sizes_to_match(op, inputs), strict=True)
+    )
+
+
+def _sizes_to_match(op: Op, inputs: Sequence[Shape]) -> Sequence[Sequence[int | None]]:
+    """Return, for each value that an op joins, the sizes of those of its axes that have to be as large as the
+    axes of the others.
+    """
     if isinstance(op, OfArray):
-        inputs = (*inputs, op.sizes)
-    elif isinstance(op, Concat):
-        inputs = [tuple(size for axis, size in enumerate(shape) if axis != op.axis) for shape in inputs]
-    elif isinstance(op, Attention):
-        inputs = [shape[:-2] for shape in inputs]  # queries and keys may be of any numbers
-    elif isinstance(op, MatMul):
+        return (*inputs, op.sizes)
+    if isinstance(op, Concat):
+        return [tuple(size for axis, size in enumerate(shape) if axis != op.axis) for shape in inputs]
+    if isinstance(op, Attention):
+        return [shape[:-2] for shape in inputs]  # queries and keys may be of any numbers
+    if isinstance(op, MatMul):
         first, second = inputs
-        inputs = (*first[:-2], first[-1]), (*second[:-2], second[-1 if op.transpose else -2])
-    return any(None in sizes and set(sizes) - may_stretch != {None} for sizes in zip(*inputs, strict=True))
+        inner = second[-1] if op.transpose else second[-2]
+        return (*first[:-2], first[-1]), (*second[:-2], inner)
+    return inputs

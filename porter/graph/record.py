@@ -23,12 +23,12 @@ _DEEPEST_LIST = 8
 
 def to_record(graph: Graph) -> dict[str, Any]:
     """Return the graph as plain JSON values, for port.json."""
-    nodes = [
-        {"path": node.path, "op": node.op_name, "inputs": list(node.inputs)}
-        | ({"shares": node.shares} if node.shares is not None else {})
-        | _as_json(asdict(node.op))
-        for node in graph.nodes
-    ]
+    nodes = []
+    for node in graph.nodes:
+        entry: dict[str, Any] = {"path": node.path, "op": node.op_name, "inputs": list(node.inputs)}
+        if node.shares is not None:
+            entry["shares"] = node.shares
+        nodes.append(entry | _as_json(asdict(node.op)))
     scopes = [
         {"path": scope.path, "block": scope.block, "arguments": _as_json(dict(scope.arguments))}
         for scope in graph.scopes
@@ -37,7 +37,7 @@ def to_record(graph: Graph) -> dict[str, Any]:
     if graph.axes:
         record["axes"] = list(graph.axes)
     if graph.further_inputs:
-        record["further_inputs"] = [_as_json(asdict(each)) for each in graph.further_inputs]
+        record["further_inputs"] = [_as_json(asdict(further)) for further in graph.further_inputs]
     output = list(graph.outputs) if graph.further else graph.output
     return {**record, "output": output, "nodes": nodes, "scopes": scopes}
 
@@ -55,17 +55,16 @@ def from_record(record: object) -> Graph:
             record = {"axes": [], "further_inputs": [], **record}
         keys = {"channels", "axes", "further_inputs", "output", "nodes", "scopes"}
         entry = _expect_object(record, keys)
-        axes = tuple(
-            axis if axis is None else COUNT.read(axis) for axis in _expect_list(entry["axes"])[:MOST_AXES]
-        )
+        stated_axes = _expect_list(entry["axes"])[:MOST_AXES]
+        axes = tuple(axis if axis is None else COUNT.read(axis) for axis in stated_axes)
         nodes = tuple(_read_node(node) for node in _expect_list(entry["nodes"]))
         scopes = tuple(_read_scope(scope) for scope in _expect_list(entry["scopes"]))
-        output = entry["output"]
-        first, *further = map(_read_path, output if isinstance(output, list) and output else [output])
+        stated_output = entry["output"]
+        has_several = isinstance(stated_output, list) and stated_output
+        output, *further = map(_read_path, stated_output if has_several else [stated_output])
         further_inputs = tuple(map(_read_further_input, _expect_list(entry["further_inputs"])[:MOST_INPUTS]))
-        graph = Graph(
-            nodes, COUNT.read(entry["channels"]), first, scopes, tuple(further), axes, further_inputs
-        )
+        channels = COUNT.read(entry["channels"])
+        graph = Graph(nodes, channels, output, scopes, tuple(further), axes, further_inputs)
     except (ValueError, PaddingError) as error:
         raise GraphError(
             f"the graph's record cannot be read: {error}", where="graph", next="convert again"
@@ -102,7 +101,7 @@ def _read_node(value: object) -> Node:
     )
     path = _read_path(entry["path"])
     try:
-        op = kind(**{name: each.read(entry[name]) for name, each in attributes(kind).items()})
+        op = kind(**{name: attribute.read(entry[name]) for name, attribute in attributes(kind).items()})
     except (ValueError, PaddingError) as error:
         raise ValueError(f"{path}: {error}") from None
     shares = None if entry["shares"] is None else _read_path(entry["shares"])

@@ -50,6 +50,8 @@ def absolute_error(op: type[Any], given: Doubles) -> Doubles | None:
     """
     if not issubclass(op, (Exp, *_OF_ONE, *_OF_INPUT)):
         return None
-    least = _TINY if issubclass(op, Exp) else _ULP * issubclass(op, _OF_ONE)
-    errors: Doubles = abs(given) * (_ULP * issubclass(op, _OF_INPUT)) + least
+    error_near_one = _ULP if issubclass(op, _OF_ONE) else 0.0
+    least_error = _TINY if issubclass(op, Exp) else error_near_one
+    relative_to_input = _ULP if issubclass(op, _OF_INPUT) else 0.0
+    errors: Doubles = abs(given) * relative_to_input + least_error
     return errors

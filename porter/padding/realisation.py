@@ -142,32 +142,34 @@ class Realisation:
 
 
 def realised_row(realisation: Realisation, window: Window, axis: int, size: int) -> WindowRow:
-    """Return the row that a realisation gives along one axis of `size` cells: its windows, in the coordinates
-    of its input. `subsample` does not change them: every stride-th window at stride 1 is a window at that
-    stride.
+    """Return the windows that a realisation gives along one axis of `size` cells (a row, in the words of
+    porter.padding.windows), in the coordinates of its input. `subsample` does not change them: every
+    stride-th window at stride 1 is a window at that stride.
     """
     front, native = realisation.front, realisation.native
     if front is None and realisation.counted is None and not any(realisation.skipped):
         return row(native, window, axis, size)
     if front is None:
         # without a pad layer: the pads that are left of the layer's own
-        reads = replace(native, pads=subtract_pads(native.pads, realisation.skipped))
-        firsts = first_cells(window, axis, reads.pads[2 * axis], count_windows(reads, window, axis, size))
-        return count_row(
-            window, axis, size, firsts, native.fill, _pads_along(axis, realisation.counted or native.pads)
-        )
+        without_skipped = replace(native, pads=subtract_pads(native.pads, realisation.skipped))
+        before, _ = _pads_along(axis, without_skipped.pads)
+        count = count_windows(without_skipped, window, axis, size)
+        counted = _pads_along(axis, realisation.counted or native.pads)
+        return count_row(window, axis, size, first_cells(window, axis, before, count), native.fill, counted)
     # with a pad layer, whose pads are cells of the layer's input
     before, after = pad_amounts(Convention(front.rule, front.pads), window, axis, size)
-    firsts = first_cells(window, axis, before, count_windows(native, window, axis, size + before + after))
+    count = count_windows(native, window, axis, size + before + after)
     counted = (before, after) if realisation.counted is None else _pads_along(axis, realisation.counted)
-    return count_row(window, axis, size, firsts, front.fill, counted)
+    return count_row(window, axis, size, first_cells(window, axis, before, count), front.fill, counted)
 
 
 def _pads_along(axis: int, pads: Pads) -> tuple[int, int]:
-    return pads[2 * axis], pads[2 * axis + 1]
+    """Return the pads before and after the rows (axis 0) or the columns (1)."""
+    top, bottom, left, right = pads
+    return (top, bottom) if axis == 0 else (left, right)
 
 
 def subtract_pads(pads: Pads, others: Pads) -> Pads:
-    """Return the pads on each side, less others."""
+    """Return the pads on each side, less others: (2, 2, 2, 2) less (0, 1, 0, 1) are (2, 1, 2, 1)."""
     top, bottom, left, right = (pad - other for pad, other in zip(pads, others, strict=True))
     return top, bottom, left, right

@@ -52,33 +52,34 @@ def realise(site: Site, size: Size, capabilities: Capabilities, nonnegative: boo
         PaddingError: the source computes nothing at this size, or nothing exact exists; it says what is
             missing.
     """
-    for axis, n in enumerate(size):
-        _expect_windows(site, axis, n)
+    for axis, cells in enumerate(size):
+        _expect_windows(site, axis, cells)
     if site.kind == "avg_pool" and _is_dilated(site, capabilities):
         raise PaddingError("the destination has no dilated average pool")
-    # first, what is exact at every size
-    realisation = _smallest(site, (None, None), capabilities, nonnegative)
-    is_known = None not in size
-    computes_pads = (
-        realisation is not None and realisation.front is not None and realisation.front.rule != "explicit"
-    )
-    if is_known and (realisation is None or computes_pads):
-        realisation = _smallest(site, size, capabilities, nonnegative) or realisation
-    # at one size, a pool's own pads may do instead of every stride-th cell
-    elif is_known and realisation is not None and realisation.subsample and site.kind != "conv":
+    for_every_size = _smallest(site, (None, None), capabilities, nonnegative)
+    if for_every_size is None:
+        for_size = None if None in size else _smallest(site, size, capabilities, nonnegative)
+        if for_size is None:
+            raise _no_exact_form(site, size, capabilities)
+        return for_size
+    if None in size:
+        return for_every_size
+    front = for_every_size.front
+    computes_pads = front is not None and front.rule != "explicit"
+    if computes_pads:
+        return _smallest(site, size, capabilities, nonnegative) or for_every_size
+    # a pool's own pads may do at this size, instead of every stride-th cell
+    if for_every_size.subsample and site.kind != "conv":
         for_size = _smallest(site, size, capabilities, nonnegative)
         if for_size is not None and for_size.kind == "native":
-            realisation = for_size
-    if realisation is None:
-        raise _no_exact_form(site, size, capabilities)
-    return realisation
+            return for_size
+    return for_every_size
 
 
 def _is_dilated(site: Site, capabilities: Capabilities) -> bool:
-    """Return whether a site is a pool with a dilation that the destination's own lacks."""
-    return (
-        site.window.dilation != (1, 1) and site.kind != "conv" and site.kind not in capabilities.dilated_pools
-    )
+    """Return whether a site is a dilated pool, and the destination's pools of this kind take no dilation."""
+    is_dilated_pool = site.kind != "conv" and site.window.dilation != (1, 1)
+    return is_dilated_pool and site.kind not in capabilities.dilated_pools
 
 
 Rows = list[tuple[int, WindowRow]]
@@ -90,22 +91,25 @@ def _smallest(site: Site, size: Size, capabilities: Capabilities, nonnegative: b
     """Return the first candidate, smallest first, that has the source's windows at this size, with its
     reason, and with whether it has them at every size; None if none has.
     """
-    sources = [_source_rows(site, axis, n) for axis, n in enumerate(size)]
+    sources = [_source_rows(site, axis, cells) for axis, cells in enumerate(size)]
     for candidate in _candidates(site, sources, capabilities, nonnegative):
         if _gives_source_windows(site, candidate, sources, nonnegative):
-            at_every_size = [_source_rows(site, axis, None) for axis in (0, 1)]
-            every_size = _gives_source_windows(site, candidate, at_every_size, nonnegative)
+            sources_at_every_size = [_source_rows(site, axis, None) for axis in (0, 1)]
+            every_size = _gives_source_windows(site, candidate, sources_at_every_size, nonnegative)
             realisation = replace(candidate, every_size=every_size)
             return replace(realisation, why=_why(site, realisation, capabilities))
     return None
 
 
 def _source_rows(site: Site, axis: int, size: int | None) -> Rows:
-    """Return the source's rows, its windows along one axis, at the sizes that stand for `size`, without the
-    sizes at which it computes nothing.
+    """Return the source's windows along one axis at input sizes that stand for `size` (for every size if it
+    is None), without the sizes at which it computes nothing.
     """
-    rows = [(n, row(site.convention, site.window, axis, n)) for n in sizes_to_try(site.window, axis, size)]
-    return [(n, windows) for n, windows in rows if windows.count and not _has_void(site, windows)]
+    rows = [
+        (cells, row(site.convention, site.window, axis, cells))
+        for cells in sizes_to_try(site.window, axis, size)
+    ]
+    return [(cells, windows) for cells, windows in rows if windows.count and not _has_void(site, windows)]
 
 
 def _has_void(site: Site, windows: WindowRow) -> bool:
@@ -125,22 +129,22 @@ def _expect_windows(site: Site, axis: int, size: int | None) -> None:
     """
     if _source_rows(site, axis, size):
         return
-    cells, along = site.window.extent(axis), ("rows", "columns")[axis]
+    cells = f"{site.window.extent(axis)} {('rows', 'columns')[axis]}"
     if size is not None and count_windows(site.convention, site.window, axis, size) == 0:
-        raise PaddingError(
-            f"no window of {cells} {along} fits into an input of {size}, padded '{site.convention}'"
-        )
+        raise PaddingError(f"no window of {cells} fits into an input of {size}, padded '{site.convention}'")
     raise PaddingError(
-        f"windows of {cells} {along}, padded '{site.convention}', have one over pads "
-        "only, which gives no number"
+        f"windows of {cells}, padded '{site.convention}', have one over pads only, which gives no number"
     )
 
 
 def same_function(site: Site, convention: Convention, size: Size, nonnegative: bool = False) -> bool:
-    """Return whether a site padded by `convention` instead computes the same for an input of `size`; None in
-    it stands for every size.
+    """Return whether a site padded by `convention` instead of its own computes the same for an input of
+    `size`; None in it stands for every size. SAME and a pad of 1 are the same for a 3x3 window of stride 1.
+
+    Args:
+        nonnegative: the input is provably >= 0, so that a zero stands for -inf in a max pool.
     """
-    sources = [_source_rows(site, axis, n) for axis, n in enumerate(size)]
+    sources = [_source_rows(site, axis, cells) for axis, cells in enumerate(size)]
     return _gives_source_windows(site, Realisation(convention), sources, nonnegative)
 
 
@@ -155,18 +159,19 @@ def _gives_source_windows(
     )
 
 
-def _same_row(kind: SiteKind, wanted: WindowRow, found: WindowRow, nonnegative: bool) -> bool:
-    """Return whether windows along an axis give the same values: they are as many, begin at the same cell,
-    and divide by the same, or read the same pads. A fill that no value shows may differ.
+def _same_row(kind: SiteKind, source: WindowRow, realised: WindowRow, nonnegative: bool) -> bool:
+    """Return whether windows along an axis give the same values as the source's: they are as many, begin at
+    the same cell, and divide by the same (an average), or read pads of the same fill (a maximum).
     """
-    if (wanted.start, wanted.count) != (found.start, found.count):
+    if (source.start, source.count) != (realised.start, realised.count):
         return False
     if kind == "avg_pool":
-        return wanted.divisors == found.divisors
-    if kind == "conv" or wanted.fills == found.fills:
+        return source.divisors == realised.divisors
+    if kind == "conv" or source.fills == realised.fills:
         return True
-    # Beside numbers of 0 or more, a maximum over pads of 0 is that over pads of -inf.
-    return nonnegative and not wanted.has_empty_window and wanted.fills | found.fills <= {0.0, LOWEST}
+    # beside numbers of 0 or more, a maximum over pads of 0 is that over pads of -inf
+    are_zero_or_lowest = source.fills | realised.fills <= {0.0, LOWEST}
+    return nonnegative and not source.has_empty_window and are_zero_or_lowest
 
 
 def _candidates(
@@ -184,35 +189,40 @@ def _candidates(
     strided_and_dilated = site.kind == "conv" and max(window.stride) > 1 and max(window.dilation) > 1
     subsample = strided_and_dilated and not capabilities.dilated_strides
     by_cell = site.kind == "max_pool" and _is_dilated(site, capabilities)
-    # the destination's own layer as it is
     if not subsample and not by_cell:
-        natives = list(_native_conventions(site, pads, capabilities))
-        yield from map(Realisation, natives)
-        if (
-            site.kind == "avg_pool"
-            and convention.average == "real_cells"
-            and "real_cells" not in capabilities.averages
-        ):
-            # a mask corrects the divisor, since the destination's own average counts pads
-            yield from (Realisation(native, None, (0, 0, 0, 0)) for native in natives)
-        if capabilities.one_sided and pads is not None:
-            yield from _with_skipped_pads(site, pads, capabilities)
+        yield from _with_own_pads(site, pads, capabilities)
 
     # A pad layer before an unpadded layer. Its pads count as input, so an average over it divides by the full
     # window.
-    bare = [(Convention(), subsample)]
+    unpadded_layers = [(Convention(), subsample)]
     if site.kind != "conv" and not by_cell and "floor" not in capabilities.roundings:
-        bare = [(_unpadded(window, capabilities), False), (Convention(), True)]
+        unpadded_layers = [(_unpadded(window, capabilities), False), (Convention(), True)]
     fronts = _fronts(site, pads, capabilities, nonnegative)
-    for front, (native, strided) in product(fronts, bare):
-        yield Realisation(native, front, None, strided, by_cell)
+    for front, (native, keeps_every_stride_th) in product(fronts, unpadded_layers):
+        yield Realisation(native, front, None, keeps_every_stride_th, by_cell)
     # the same with a mask, over the pads that the source's average counts
     if site.kind == "avg_pool" and convention.average != "full_window":
-        own = (0, 0, 0, 0) if convention.average == "real_cells" else convention.pads
-        for front, (native, strided) in product(fronts, bare):
+        counted_by_source = (0, 0, 0, 0) if convention.average == "real_cells" else convention.pads
+        for front, (native, keeps_every_stride_th) in product(fronts, unpadded_layers):
             if front is not None:
-                top, bottom, left, right = map(min, own, front.pads)
-                yield Realisation(native, front, (top, bottom, left, right), strided)
+                top, bottom, left, right = map(min, counted_by_source, front.pads)
+                yield Realisation(native, front, (top, bottom, left, right), keeps_every_stride_th)
+
+
+def _with_own_pads(site: Site, pads: Pads | None, capabilities: Capabilities) -> Iterator[Realisation]:
+    """Yield realisations by the destination's own layer, without a pad layer: as it is, with a mask where its
+    average counts pads and the source's does not, and with skipped pads.
+
+    Args:
+        pads: constant ones, if they are enough.
+    """
+    natives = list(_native_conventions(site, pads, capabilities))
+    yield from map(Realisation, natives)
+    leaves_pads_out = site.kind == "avg_pool" and site.convention.average == "real_cells"
+    if leaves_pads_out and "real_cells" not in capabilities.averages:
+        yield from (Realisation(native, None, (0, 0, 0, 0)) for native in natives)
+    if capabilities.one_sided and pads is not None:
+        yield from _with_skipped_pads(site, pads, capabilities)
 
 
 def _fronts(
@@ -225,16 +235,17 @@ def _fronts(
     Args:
         pads: constant ones, if they are enough.
     """
-    fill = site.convention.fill if site.kind == "max_pool" else 0.0
-    fill = 0.0 if nonnegative and fill == LOWEST else fill
+    source_fill = site.convention.fill if site.kind == "max_pool" else 0.0
+    fill = 0.0 if nonnegative and source_fill == LOWEST else source_fill
+    can_fill = not capabilities.zeros_only or fill == 0
     fronts: list[Front | None] = []
-    if pads is not None:
-        fronts.append(Front("explicit", pads, fill) if any(pads) else None)
-    fronts += [
-        Front(rule, (0, 0, 0, 0), fill) for rule in capabilities.dynamic if rule == site.convention.rule
-    ]
-    if capabilities.zeros_only and fill:
-        fronts = [front for front in fronts if front is None]
+    if pads is not None and not any(pads):
+        fronts.append(None)
+    elif pads is not None and can_fill:
+        fronts.append(Front("explicit", pads, fill))
+    if can_fill:
+        rules = [rule for rule in capabilities.dynamic if rule == site.convention.rule]
+        fronts += [Front(rule, (0, 0, 0, 0), fill) for rule in rules]
     return fronts
 
 
@@ -243,28 +254,34 @@ def _with_skipped_pads(site: Site, pads: Pads, capabilities: Capabilities) -> It
     then has too much: a convolution by zeros around its kernel, a pool by running at stride 1 and not keeping
     some windows. The caller finds out which of them are exact.
     """
-    (top, bottom, left, right), window = pads, site.window
-    rows, columns = max(top, bottom), max(left, right)
-    symmetric = rows, rows, columns, columns
+    top, bottom, left, right = pads
+    pad_down, pad_across = max(top, bottom), max(left, right)
+    symmetric = pad_down, pad_down, pad_across, pad_across
     skipped = subtract_pads(symmetric, pads)
     if site.kind == "conv":
-        # Zeros around a dilated kernel are as far apart as its cells.
-        if all(cells % window.dilation[index // 2] == 0 for index, cells in enumerate(skipped)):
+        # zeros around a dilated kernel are as far apart as its cells
+        skipped_top, skipped_bottom, skipped_left, skipped_right = skipped
+        dilation_down, dilation_across = site.window.dilation
+        fits_rows = skipped_top % dilation_down == skipped_bottom % dilation_down == 0
+        fits_columns = skipped_left % dilation_across == skipped_right % dilation_across == 0
+        if fits_rows and fits_columns:
             yield Realisation(Convention.stated(symmetric), skipped=skipped)
         return
-    kernel_rows, kernel_columns = window.kernel
-    if rows <= _widest(kernel_rows, capabilities) and columns <= _widest(kernel_columns, capabilities):
+    kernel_rows, kernel_columns = site.window.kernel
+    takes_rows = pad_down <= _widest(kernel_rows, capabilities)
+    takes_columns = pad_across <= _widest(kernel_columns, capabilities)
+    if takes_rows and takes_columns:
         fill = LOWEST if site.kind == "max_pool" else 0.0
         average = capabilities.averages[0] if site.kind == "avg_pool" else "real_cells"
         native = Convention.stated(symmetric, fill, average)
         yield Realisation(native, subsample=True, skipped=skipped)
-        if site.kind == "avg_pool":
+        if site.kind == "avg_pool":  # and with a mask that leaves all pads out of the divisor
             yield Realisation(native, None, (0, 0, 0, 0), True, skipped=skipped)
 
 
 def _unpadded(window: Window, capabilities: Capabilities) -> Convention:
-    """Return the convention of a pool without pads, in a destination whose pools may lack rounding down: the
-    first rounding that it has, or `full` where it keeps a last window that its long stride puts past the
+    """Return the convention of a pool without pads as a destination's pools round, which may lack rounding
+    down: by their first rounding, or `full` where they keep a last window that a long stride puts past the
     input.
     """
     ends_past = capabilities.keeps_last and _strides_past(window)
@@ -280,36 +297,42 @@ def _native_conventions(
         constant: pads that are the same at every size asked for; None if there are none.
     """
     window, convention = site.window, site.convention
+    is_pool = site.kind != "conv"
     fill = LOWEST if site.kind == "max_pool" else 0.0
-    pads: list[Pads] = []
+    pads_to_try: list[Pads] = []
     if constant is not None and (capabilities.symmetric or capabilities.explicit):
         top, _, left, _ = constant
-        pads.append((top, top, left, left))
+        pads_to_try.append((top, top, left, left))
         if capabilities.explicit:
-            pads += [convention.pads, constant]
-    compact = window.dilation == (1, 1) and not _strides_past(window)
-    holds = (capabilities.same_of_any or compact) and not _strides_too_wide(site, capabilities)
-    rules = capabilities.same if holds else ()
+            pads_to_try += [convention.pads, constant]
+    is_compact = window.dilation == (1, 1) and not _strides_past(window)
+    rules_hold = (capabilities.same_of_any or is_compact) and not _strides_too_wide(site, capabilities)
+    rules = capabilities.same if rules_hold else ()
     spellings = [
         Convention("valid", fill=fill),
-        *(Convention("explicit", some, fill) for some in pads if any(some)),
+        *(Convention("explicit", pads, fill) for pads in pads_to_try if any(pads)),
     ]
     spellings += [Convention(rule, fill=fill) for rule in rules]
-    # Its own rule first.
+    # the source's own rule first
     spellings.sort(key=lambda spelling: spelling.rule != convention.rule or spelling.rule not in rules)
-    roundings: tuple[Rounding, ...] = ("floor",) if site.kind == "conv" else capabilities.roundings
+    roundings: tuple[Rounding, ...] = capabilities.roundings if is_pool else ("floor",)
     averages: tuple[Average, ...] = capabilities.averages if site.kind == "avg_pool" else ("real_cells",)
     for rounding, spelling, average in product(roundings, spellings, averages):
-        too_wide = any(
-            max(spelling.pads[2 * a : 2 * a + 2]) > _widest(window.kernel[a], capabilities) for a in (0, 1)
-        )
-        if site.kind != "conv" and too_wide:
+        if is_pool and not _takes_pads(window, spelling.pads, capabilities):
             continue
-        if capabilities.keeps_last and spelling.rule == "valid" and site.kind != "conv":
+        if is_pool and spelling.rule == "valid" and capabilities.keeps_last:
             rounding = _unpadded(window, capabilities).rounding
         # the rules that compute their pads also fix how many windows there are
         if rounding == "floor" or spelling.rule not in rules:
             yield replace(spelling, rounding=rounding, average=average)
+
+
+def _takes_pads(window: Window, pads: Pads, capabilities: Capabilities) -> bool:
+    """Return whether the destination's pools take such large pads for a window."""
+    top, bottom, left, right = pads
+    rows, columns = window.kernel
+    takes_rows = max(top, bottom) <= _widest(rows, capabilities)
+    return takes_rows and max(left, right) <= _widest(columns, capabilities)
 
 
 def _strides_past(window: Window) -> bool:
@@ -331,15 +354,20 @@ def _constant_pads(window: Window, sources: list[Rows]) -> Pads | None:
     """Return the smallest pads that the source's windows need at these sizes; None where the first window
     moves with the size. If any constant pads before an unpadded, floored layer are exact, these are: a larger
     pad after the input can only add windows.
+
+    Args:
+        sources: the source's windows along rows and along columns, at several sizes.
     """
     pads: list[int] = []
     for axis, rows in enumerate(sources):
         extent, stride = window.extent(axis), window.stride[axis]
-        if len({source.start for _, source in rows}) != 1:
+        starts = {source.start for _, source in rows}
+        if len(starts) != 1:
             return None
-        past_end = max(source.start + (source.count - 1) * stride + extent - size for size, source in rows)
+        (start,) = starts
+        cells_past_end = max(start + (source.count - 1) * stride + extent - size for size, source in rows)
         # a first window that starts at -2 needs two cells before the input
-        pads += [-rows[0][1].start, max(past_end, 0)]
+        pads += [-start, max(cells_past_end, 0)]
     top, bottom, left, right = pads
     return top, bottom, left, right
 
@@ -397,9 +425,10 @@ def _why_native(site: Site, found: Realisation) -> str:
     if (native.rule, native.pads, native.rounding) == (convention.rule, convention.pads, convention.rounds):
         reason = "the destination does the same"
     else:
-        name = _RULE_NAMES.get(convention.rule, f"pad {convention}")
-        at = "every size" if found.every_size else "this size"
-        reason = f"{name} equals the destination's {'pad ' if any(native.pads) else ''}{native} at {at}"
+        source_name = _RULE_NAMES.get(convention.rule, f"pad {convention}")
+        native_name = f"pad {native}" if any(native.pads) else str(native)
+        sizes = "every size" if found.every_size else "this size"
+        reason = f"{source_name} equals the destination's {native_name} at {sizes}"
     if site.kind == "avg_pool":
         reason += f"; its average {'leaves pads out' if native.average == 'real_cells' else 'counts pads'}"
     return reason
@@ -456,16 +485,18 @@ def _no_exact_form(site: Site, size: Size, capabilities: Capabilities) -> Paddin
     # the input, and a dropped window takes away the same number at all sizes.
     window, convention = site.window, site.convention
     rows, columns = size
-    where = "every size" if rows is None and columns is None else f"{rows or 'any'}x{columns or 'any'}"
-    moves = _constant_pads(window, [_source_rows(site, axis, n) for axis, n in enumerate(size)]) is None
+    sizes = "every size" if rows is None and columns is None else f"{rows or 'any'}x{columns or 'any'}"
+    sources = [_source_rows(site, axis, cells) for axis, cells in enumerate(size)]
+    depends_on_size = _constant_pads(window, sources) is None
     reason = "its pad layers add zeros, and this one's pads hold other numbers"
-    if moves or not capabilities.zeros_only:
-        what = _RULE_NAMES.get(convention.rule, "its padding")
-        reason = f"{what} depends on the input size, and the destination cannot pad by it at run time"
-        reason += f"; {capabilities.wide_strides}" if _strides_too_wide(site, capabilities) else ""
-    sides = f"kernel {window.kernel}, stride {window.stride}, dilation {window.dilation}"
+    if depends_on_size or not capabilities.zeros_only:
+        rule = _RULE_NAMES.get(convention.rule, "its padding")
+        reason = f"{rule} depends on the input size, and the destination cannot pad by it at run time"
+        if _strides_too_wide(site, capabilities):
+            reason += f"; {capabilities.wide_strides}"
+    geometry = f"kernel {window.kernel}, stride {window.stride}, dilation {window.dilation}"
     return PaddingError(
-        f"{_KIND_WORDS[site.kind]} of {sides} padded '{convention}' has no exact form in the destination at "
-        f"{where}: {reason}",
-        next=f"give {INPUT_SIZE} a fixed size" if moves else None,
+        f"{_KIND_WORDS[site.kind]} of {geometry} padded '{convention}' has no exact form in the destination "
+        f"at {sizes}: {reason}",
+        next=f"give {INPUT_SIZE} a fixed size" if depends_on_size else None,
     )

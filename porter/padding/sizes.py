@@ -36,18 +36,18 @@ class InputSizes:
             UsageError: there is only one, and `size` is another.
         """
         if not self.takes(size):
-            own = "{}x{}".format(*self.built)
-            what = "file" if self.otherwise is None else "model"
+            built = size_text(self.built)
+            source = "file" if self.otherwise is None else "model"
             otherwise = self.otherwise or "save the model for another size, or for any"
             raise UsageError(
-                f"the {what} works at {own} only: layers, numbers or branches in it are for that size",
+                f"the {source} works at {built} only: layers, numbers or branches in it are for that size",
                 where=INPUT_SIZE,
-                next=f"write {INPUT_SIZE(own)}, or {otherwise}",
+                next=f"write {INPUT_SIZE(built)}, or {otherwise}",
             )
 
 
 def size_text(size: Size) -> str:
-    """Return a size as it is typed."""
+    """Return a size as it is typed: `224x224`, or `any`."""
     return "any" if size == ANY else "{}x{}".format(*size)
 
 

@@ -175,8 +175,8 @@ def pad_amounts(convention: Convention, window: Window, axis: int, size: int) ->
         return 0, 0
     count = -(-size // stride)  # rounded up
     total = max((count - 1) * stride + extent - size, 0)
-    less, more = total // 2, total - total // 2
-    return (less, more) if convention.rule == "same" else (more, less)
+    half = total // 2
+    return (half, total - half) if convention.rule == "same" else (total - half, half)
 
 
 def count_windows(convention: Convention, window: Window, axis: int, size: int) -> int:
@@ -204,13 +204,13 @@ def output_size(convention: Convention, window: Window, size: Size) -> Size:
 
 
 def row(convention: Convention, window: Window, axis: int, size: int) -> WindowRow:
-    """Return the row of a layer that carries its own pads: its windows along one axis of `size` cells."""
+    """Return the windows of a layer that carries its own pads, along one axis of `size` cells."""
     before, after = pad_amounts(convention, window, axis, size)
-    firsts = first_cells(window, axis, before, count_windows(convention, window, axis, size))
-    if convention.average == "full_window":
-        return count_row(window, axis, size, firsts, convention.fill, None)
-    counted = (0, 0) if convention.average == "real_cells" else (before, after)
-    return count_row(window, axis, size, firsts, convention.fill, counted)
+    count = count_windows(convention, window, axis, size)
+    first_cell_of_each = first_cells(window, axis, before, count)
+    # the cells before and after the input that an average counts
+    counted = {"full_window": None, "real_cells": (0, 0), "clipped_window": (before, after)}
+    return count_row(window, axis, size, first_cell_of_each, convention.fill, counted[convention.average])
 
 
 def first_cells(window: Window, axis: int, before: int, count: int) -> range:
@@ -219,25 +219,27 @@ def first_cells(window: Window, axis: int, before: int, count: int) -> range:
 
 
 def count_row(
-    window: Window, axis: int, size: int, firsts: range, fill: float, counted: tuple[int, ...] | None
+    window: Window, axis: int, size: int, firsts: range, fill: float, counted: tuple[int, int] | None
 ) -> WindowRow:
-    """Return a row of windows with these first cells.
+    """Return the row of the windows along an axis of `size` cells that begin at these first cells.
 
     Args:
+        firsts: the first cell of each window; negative in a pad.
+        fill: what the cells outside the input hold.
         counted: how many cells before and after the input an average counts; None where it counts every cell
             of a window.
     """
     kernel, dilation = window.kernel[axis], window.dilation[axis]
-    last = size - window.extent(axis)
-    outside = [first for first in firsts if first < 0 or first > last]
-    divisors = tuple(
-        kernel if counted is None else _taps_within(first, kernel, dilation, -counted[0], size + counted[1])
-        for first in outside
-    )
+    last_inside = size - window.extent(axis)  # a window that begins there ends with the input
+    outside = [first for first in firsts if first < 0 or first > last_inside]
+    if counted is None:
+        divisors = (kernel,) * len(outside)
+    else:
+        before, after = counted
+        divisors = tuple(_taps_within(first, kernel, dilation, -before, size + after) for first in outside)
     has_empty_window = any(_taps_within(first, kernel, dilation, 0, size) == 0 for first in outside)
-    return WindowRow(
-        firsts.start, len(firsts), frozenset({fill} if outside else ()), divisors, has_empty_window
-    )
+    fills = frozenset({fill} if outside else ())
+    return WindowRow(firsts.start, len(firsts), fills, divisors, has_empty_window)
 
 
 def _taps_within(first: int, kernel: int, dilation: int, low: int, high: int) -> int:

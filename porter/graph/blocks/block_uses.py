@@ -37,11 +37,13 @@ class Unlike(Exception):
 
 @dataclass
 class _Kind:
-    """A block in the making: the parts that its uses have, in one order.
+    """A block in the making: groups that are like each other become its uses.
 
     Attributes:
-        flow: what each part reads, if the uses may not differ in it.
-        stems: of the names of its uses.
+        parts: those that its uses have, in one order.
+        flow: what each part reads (`_flow`), if the uses may not differ in it; otherwise None.
+        uses: the groups.
+        stems: how often each name without its number is that of a use.
         known: identities of its uses.
         within: identities of the groups in its uses.
         members: names of the groups that its uses hold directly.
@@ -70,40 +72,54 @@ def with_blocks(root: Group) -> Group:
     by their ops first, then others. Stages, and groups of only norms and activations, are no uses.
     """
     taken: set[str] = set(OPS)
-    for units in (True, False):
-        kinds: list[_Kind] = []
+    for are_units in (True, False):
         groups = [
             group
             for group in _groups(root)
-            if group.unit is units and not is_stage(group) and not _is_norm_and_activation(group)
+            if group.unit is are_units and not is_stage(group) and not _is_norm_and_activation(group)
         ]
-        # the largest first, since smaller ones may lack some of a block's parts
-        for group in sorted(groups, key=lambda group: -len(group.members)):
-            _add_to_kind(group, kinds)
-        names: dict[int, str] = {}  # of blocks, by the identity of each use
-        index_of = {id(group): index for index, group in enumerate(groups)}
-        for kind in sorted(kinds, key=lambda kind: min(index_of[id(use)] for use in kind.uses)):
-            if _shortens(kind):
-                name = _name(kind, taken)
-                names |= dict.fromkeys(map(id, kind.uses), name)
-                taken.add(name)
-        root = _with_block_names(root, names)
+        root = _with_block_names(root, _name_blocks(groups, taken))
     # of each block, where it is used: in which other block, and under which path there
     places: dict[str, set[tuple[str | None, str]]] = {}
     for block, place in _places(root, None, ""):
         places.setdefault(block, set()).add(place)
     outer_blocks = {
-        block: [outer for outer, _ in found if outer is not None] for block, found in places.items()
+        block: [outer for outer, _ in block_places if outer is not None]
+        for block, block_places in places.items()
     }
-    # A block cannot hold itself, not even in a block that stands in another use of it.
+    # a block cannot hold itself, not even in a block that stands in another use of it
     endless = {
         block
         for block, outer in outer_blocks.items()
         if block in upstream(outer, lambda name: outer_blocks[name])
     }
-    # part of the one block that uses it
-    used_once = {block for block, (place, *others) in places.items() if not others and place[0] is not None}
+    # a block that is used in one place of one other block is a part of that
+    used_once = {
+        block
+        for block, ((outer, _), *other_places) in places.items()
+        if not other_places and outer is not None
+    }
     return _without_blocks(root, used_once | endless)
+
+
+def _name_blocks(groups: Sequence[Group], taken: set[str]) -> dict[int, str]:
+    """Find the groups that are uses of one block, and return the block's name by the identity of each use.
+
+    Args:
+        taken: names that blocks may not have; the new ones are added.
+    """
+    kinds: list[_Kind] = []
+    # the largest first, since smaller ones may lack some of a block's parts
+    for group in sorted(groups, key=lambda group: -len(group.members)):
+        _add_to_kind(group, kinds)
+    names: dict[int, str] = {}
+    index_of = {id(group): index for index, group in enumerate(groups)}
+    for kind in sorted(kinds, key=lambda kind: min(index_of[id(use)] for use in kind.uses)):
+        if _shortens(kind):
+            name = _name(kind, taken)
+            names |= dict.fromkeys(map(id, kind.uses), name)
+            taken.add(name)
+    return names
 
 
 def _places(group: Group, outer: str | None, prefix: str) -> Iterator[tuple[str, tuple[str | None, str]]]:
@@ -135,8 +151,8 @@ def _without_blocks(group: Group, blocks: set[str]) -> Group:
 
 
 def is_stage(group: Group) -> bool:
-    """Return whether a group holds a row of modules; without modules, only other groups that are not chains
-    found by their ops.
+    """Return whether a group is a stage: a module that holds a row of modules or, among groups that are no
+    modules, one that holds only groups, none of them a chain found by its ops.
     """
     if group.module:
         return group.stage
@@ -164,37 +180,42 @@ def _add_to_kind(group: Group, kinds: list[_Kind]) -> None:
     parts = [_part_kind(member) for member in group.members]
     stem = _stem(group)
     has_own_name = [isinstance(member, Leaf) and member.own for member in group.members]
-    within = {id(each) for each in _groups(group)}
+    groups_within = {id(inner) for inner in _groups(group)}
     is_named = group.module or 2 * sum(has_own_name) >= len(has_own_name)
-    flow = None if is_named else _flow(group)  # without names, the flow has to be the same
+    flow = None if is_named else _flow(group)
     for kind in kinds:
         if kind.flow is not None or flow is not None:
             # without names, uses have the same parts, and each reads the same
             fits = kind.flow == flow and kind.parts == parts
         else:
-            wanted, least = (ALIKE_BY_NAME, LEAST_SHARE) if stem in kind.stems else (ALIKE, HALF)
-            has_size = least * len(kind.parts) <= len(parts) and wanted * len(parts) <= len(kind.parts)
-            fits = has_size and _fits(group, parts, kind, wanted)
-        if fits and id(group) not in kind.within and within.isdisjoint(kind.known):
-            kind.add(group, parts, within)
+            common_share, least_size = (ALIKE_BY_NAME, LEAST_SHARE) if stem in kind.stems else (ALIKE, HALF)
+            is_large_enough = len(parts) >= least_size * len(kind.parts)
+            is_small_enough = common_share * len(parts) <= len(kind.parts)
+            fits = is_large_enough and is_small_enough and _fits(group, parts, kind, common_share)
+        # no use of a block holds another use of it
+        is_nested = id(group) in kind.within or not groups_within.isdisjoint(kind.known)
+        if fits and not is_nested:
+            kind.add(group, parts, groups_within)
             return
     if len(kinds) < _MOST_KINDS:
         new_kind = _Kind([], flow)
-        new_kind.add(group, parts, within)
+        new_kind.add(group, parts, groups_within)
         kinds.append(new_kind)
 
 
-def _fits(group: Group, parts: Sequence[PartKind], kind: _Kind, wanted: float) -> bool:
-    """Return whether a group has `wanted` of its parts in common with a kind, in the same order, and no part
-    of another's name.
+def _fits(group: Group, parts: Sequence[PartKind], kind: _Kind, common_share: float) -> bool:
+    """Return whether a group has so large a share of its parts in common with a kind, in the same order, and
+    no other part that has the name of one of the kind's.
     """
     index_of = {part: index for index, part in enumerate(kind.parts)}
-    order = [index_of[part] for part in parts if part in index_of]
+    common_indices = [index_of[part] for part in parts if part in index_of]
     names = {name for name, _ in kind.parts}
     if group.module:  # a shortcut may be a pool in one use, and a module of its own in another
         names -= _names_of_groups(group) | kind.members
-    has_common_parts = order == sorted(order) and len(order) >= wanted * len(parts)
-    return has_common_parts and all(part in index_of or part[0] not in names for part in parts)
+    are_in_order = common_indices == sorted(common_indices)
+    are_enough = len(common_indices) >= common_share * len(parts)
+    has_same_name = any(part not in index_of and part[0] in names for part in parts)
+    return are_in_order and are_enough and not has_same_name
 
 
 def _names_of_groups(group: Group) -> set[str]:
@@ -208,29 +229,32 @@ def _stem(group: Group) -> str:
 
 
 def _shortens(kind: _Kind) -> bool:
-    """Return whether the block and a line for each use are shorter than all steps."""
-    steps = sum(len(group.members) for group in kind.uses)
-    return len(kind.uses) > 1 and steps > len(kind.uses) + len(kind.parts) + 3
+    """Return whether a recipe with the block is shorter than one without: the block's steps, with some lines
+    around them, and a line for each use, than the steps of all uses.
+    """
+    all_steps = sum(len(group.members) for group in kind.uses)
+    lines_around_block = 3
+    return len(kind.uses) > 1 and all_steps > len(kind.uses) + len(kind.parts) + lines_around_block
 
 
 def merge(order: Iterable[T], into: list[T]) -> None:
     """Insert into the list `into` what it lacks of `order`, each new part behind the part that stands before
-    it in `order`.
+    it in `order`: a, x, c into a, b, c gives a, x, b, c.
     """
     position_of = {part: position for position, part in enumerate(into, 1)}
-    position = 0
-    behind: dict[int, list[list[T]]] = {0: [[]]}  # the new parts behind each position, those added last first
+    position = 0  # of the last part that both have; 0 is before the first one
+    # by position, the runs of new parts behind it, those added last first
+    new_runs: dict[int, list[list[T]]] = {0: [[]]}
     for part in order:
         if part in position_of:
             position = position_of[part]
-            behind.setdefault(position, []).insert(0, [])
+            new_runs.setdefault(position, []).insert(0, [])
         else:
-            behind[position][0].append(part)
-    into[:] = [
-        part
-        for position in range(len(into) + 1)
-        for part in (*into[position - 1 : position], *chain(*behind.get(position, ())))
-    ]
+            new_runs[position][0].append(part)
+    merged = [*chain(*new_runs[0])]
+    for position, part in enumerate(into, 1):
+        merged += [part, *chain(*new_runs.get(position, ()))]
+    into[:] = merged
 
 
 def merge_orders(orders: Sequence[Sequence[str]]) -> list[str]:
@@ -239,12 +263,13 @@ def merge_orders(orders: Sequence[Sequence[str]]) -> list[str]:
     Raises:
         Unlike: there is none.
     """
-    order_of_all = [*max(orders, key=lambda order: len(order))]
+    longest = max(orders, key=lambda order: len(order))
+    order_of_all = [*longest]
     for order in orders:
         merge(order, order_of_all)
     for order in orders:
-        own = set(order)
-        if [name for name in order_of_all if name in own] != list(order):
+        names = set(order)
+        if [name for name in order_of_all if name in names] != list(order):
             raise Unlike
     return order_of_all
 
@@ -269,18 +294,19 @@ def _flow(group: Group) -> object:
     """Return, for each member, the names of the earlier members that it reads, or "" for what comes from
     outside of the group; members of two groups with the same flow read the same.
     """
-    owners = {
+    nodes_of = [
+        (member.node,) if isinstance(member, Leaf) else tuple(member.nodes()) for member in group.members
+    ]
+    member_names = {
         node.path: member.name
-        for member in group.members
-        for node in ((member.node,) if isinstance(member, Leaf) else member.nodes())
+        for member, nodes in zip(group.members, nodes_of, strict=True)
+        for node in nodes
     }
     flow = []
-    for member in group.members:
-        nodes = (member.node,) if isinstance(member, Leaf) else tuple(member.nodes())
-        within = {node.path for node in nodes}
-        flow.append(
-            tuple(owners.get(source, "") for node in nodes for source in node.inputs if source not in within)
-        )
+    for nodes in nodes_of:
+        paths = {node.path for node in nodes}
+        outer_sources = (source for node in nodes for source in node.inputs if source not in paths)
+        flow.append(tuple(member_names.get(source, "") for source in outer_sources))
     return tuple(flow)
 
 
@@ -288,17 +314,20 @@ def _name(kind: _Kind, taken: set[str]) -> str:
     """Return a name for a block that is not taken: what most of its uses are called, or the ops that it
     has.
     """
-    first = kind.uses[0]
-    if first.unit:
-        stem = "_".join(
+    first_use = kind.uses[0]
+    if first_use.unit:  # a chain that was found by its ops: conv_norm_relu
+        words = [
             leaf.node.op_name if leaf.name.startswith("act") else leaf.name
-            for leaf in first.members
+            for leaf in first_use.members
             if isinstance(leaf, Leaf)
-        )
+        ]
+        stem = "_".join(words)
     else:
-        stem = max(kind.stems, key=lambda stem: (kind.stems[stem], stem)) or "unit"
+        most_frequent = max(kind.stems, key=lambda stem: (kind.stems[stem], stem))
+        stem = most_frequent or "unit"
     stem = stem.strip("_")
-    stem = f"{stem}_block" if stem in OPS else stem
+    if stem in OPS:
+        stem = f"{stem}_block"
     name, letter = stem, "b"
     while name in taken:
         name, letter = f"{stem}_{letter}", chr(ord(letter) + 1)

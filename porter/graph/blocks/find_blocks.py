@@ -16,11 +16,11 @@ from porter.graph.graph import BlockScope, Graph, Node, tensor_shapes, with_own_
 
 @dataclass(frozen=True)
 class Found:
-    """A graph whose paths show its blocks.
+    """A graph whose paths show its blocks: `stage1/unit1/conv2`.
 
     Attributes:
         graph: the same function; its scopes are the uses of blocks that are used twice or more.
-        paths: by path, the node's path in the graph that was given.
+        paths: the paths of the nodes in the graph that was given, by their new ones.
     """
 
     graph: Graph
@@ -28,18 +28,20 @@ class Found:
 
 
 def find_blocks(graph: Graph, names: Mapping[str, str]) -> Found:
-    """Find the blocks of a graph by how its values flow and by the names of its layers.
+    """Find the blocks of a graph by how its values flow and by the names of its layers, and return the graph
+    with paths that show them.
 
     Args:
         names: what the layers are called, by path.
     """
     names_of_calls = name_calls_as_first(graph, names)
-    spoken = layer_words.as_people_say(names_of_calls)
-    repeated = sum(names_of_calls[path] != name for path, name in names.items())
-    if has_modules(spoken) or 3 * repeated > len(names):
-        root = with_blocks(modules(graph, spoken))
+    spoken_names = layer_words.as_people_say(names_of_calls)
+    renamed_calls = sum(names_of_calls[path] != name for path, name in names.items())
+    calls_modules_again = 3 * renamed_calls > len(names)
+    if has_modules(spoken_names) or calls_modules_again:
+        root = with_blocks(modules(graph, spoken_names))
     else:
-        root = _outline_by_names(graph, spoken)
+        root = _outline_by_names(graph, spoken_names)
     nodes_by_path = list(_nodes_with_paths(root, ""))
     ordered = replace(graph, nodes=tuple(node for _, node in nodes_by_path))
     new_paths = {node.path: path for path, node in nodes_by_path}
@@ -52,12 +54,13 @@ def _outline_by_names(graph: Graph, names: Mapping[str, str]) -> Group:
     """Group the graph by the names of all layers, or by those of layers with tensors if fewer than half as
     many nodes are left over then: sums and activations may be called otherwise.
     """
-    weighted = {path: names[path] for path in tensor_shapes(graph) if path in names}
-    every, some = (
-        _dissolve_other_groups(renumber(with_blocks(pair_chains(outline(graph, known)))))
-        for known in (names, weighted)
+    names_with_tensors = {path: names[path] for path in tensor_shapes(graph) if path in names}
+    by_all_names, by_names_with_tensors = (
+        _dissolve_other_groups(renumber(with_blocks(pair_chains(outline(graph, known_names)))))
+        for known_names in (names, names_with_tensors)
     )
-    return some if 2 * _count_loose(some) < _count_loose(every) else every
+    leaves_fewer = 2 * _count_loose(by_names_with_tensors) < _count_loose(by_all_names)
+    return by_names_with_tensors if leaves_fewer else by_all_names
 
 
 def _count_loose(group: Group) -> int:

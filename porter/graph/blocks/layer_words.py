@@ -49,23 +49,26 @@ def as_people_say(names: Mapping[str, str]) -> dict[str, str]:
     single ops, and the number of the call, which TensorFlow's graphs add:
     `resnet_1/conv1_bn_1/FusedBatchNormV3` is conv1_bn.
     """
-    parts = {path: name.split("/") for path, name in names.items()}
-    if len({by_path[0] for by_path in parts.values() if len(by_path) > 1}) != 1:
+    words_of = {path: name.split("/") for path, name in names.items()}
+    scopes = {words[0] for words in words_of.values() if len(words) > 1}
+    if len(scopes) != 1:
         return dict(names)
     single_ops = {*_NUMBERED_BY_FRAMEWORKS.split(), *_STEPS}
-    by_path: dict[str, str] = {}
-    for path, words in parts.items():
-        # without the model's scope
-        own_words = words[1:] or words
-        while len(own_words) > 1 and own_words[-1].replace("_", "").lower() in single_ops:
-            own_words = own_words[:-1]
-        by_path[path] = "/".join(own_words)
-    scoped_names = [name for path, name in by_path.items() if len(parts[path]) > 1]
-    if sum(name.endswith("_1") for name in scoped_names) > _MOST_OF_THEM * len(scoped_names):
-        by_path = {
-            path: name.removesuffix("_1") if len(parts[path]) > 1 else name for path, name in by_path.items()
+    spoken: dict[str, str] = {}
+    for path, words in words_of.items():
+        kept_words = words[1:] or words  # without the model's scope
+        while len(kept_words) > 1 and kept_words[-1].replace("_", "").lower() in single_ops:
+            kept_words = kept_words[:-1]
+        spoken[path] = "/".join(kept_words)
+    scoped_names = [name for path, name in spoken.items() if len(words_of[path]) > 1]
+    count_of_calls = sum(name.endswith("_1") for name in scoped_names)
+    if count_of_calls > _MOST_OF_THEM * len(scoped_names):
+        spoken = {
+            path: name.removesuffix("_1") if len(words_of[path]) > 1 else name
+            for path, name in spoken.items()
         }
-    return by_path if len({*by_path.values()}) == len(by_path) else dict(names)
+    are_unique = len({*spoken.values()}) == len(spoken)
+    return spoken if are_unique else dict(names)
 
 
 def telling_names(names: Iterable[str]) -> set[str]:
@@ -74,9 +77,12 @@ def telling_names(names: Iterable[str]) -> set[str]:
 
     `conv_1` does if there is a `conv_1_bn`.
     """
-    known = list(names)
-    longer = {name[: match.start()] for name in known for match in re.finditer(r"_(?=[A-Za-z])", name)}
-    return {name for name in known if name in longer or not _is_counted(name)}
+    all_names = list(names)
+    # `conv_1` of `conv_1_bn`
+    beginnings = {
+        name[: match.start()] for name in all_names for match in re.finditer(r"_(?=[A-Za-z])", name)
+    }
+    return {name for name in all_names if name in beginnings or not _is_counted(name)}
 
 
 def _is_counted(name: str) -> bool:
@@ -119,7 +125,9 @@ def common_parts(names: Iterable[Sequence[str]]) -> tuple[str, ...]:
 
 
 def split_number(label: str) -> tuple[str, int | None]:
-    """Return a part without its number, and the number, or None; one letter counts as one: a is 1."""
+    """Split a part of a name into a word and its number: `block2` is ("block", 2), `stem` ("stem", None). A
+    single letter counts as a number: `b` is ("", 2).
+    """
     if re.fullmatch(r"[a-z]", label):
         return "", ord(label) - ord("a") + 1
     match = re.fullmatch(r"(.*?)(\d+)", label)
@@ -131,13 +139,14 @@ def local_name(text: str) -> str:
     `1_conv` is conv1.
     """
     word = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_")
-    first, _, after = word.partition("_")
-    if first.isdigit() and after:
-        word = f"{after}_{first}" if after[-1].isdigit() else f"{after}{first}"
+    first, _, rest = word.partition("_")
+    if first.isdigit() and rest:
+        word = f"{rest}_{first}" if rest[-1].isdigit() else f"{rest}{first}"
     if word[:1].isdigit():
         return f"unit{word}"
     return f"{word}_" if iskeyword(word) else word
 
 
 def without_number(word: str) -> str:
+    """Return a word without the number at its end: conv of `conv_2`; a mere number as it is."""
     return word.rstrip("0123456789").rstrip("_") or word

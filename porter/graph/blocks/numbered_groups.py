@@ -18,26 +18,34 @@ def pair_chains(group: Group) -> Group:
     """Return the group in which chains that take turns are joined to blocks: dw1, pw1, dw2, pw2, ... become
     block1, block2, ..., whose layers have the chain's name before their own.
     """
-    members_in_pairs: Members = []
+    joined_members: Members = []
     members = [pair_chains(member) if isinstance(member, Group) else member for member in group.members]
     index = 0
     while index < len(members):
         count = _count_turns(members[index:])
-        for number in range(count):
-            pair = members[index + 2 * number : index + 2 * number + 2]
-            leaves = [
-                replace(leaf, name=f"{layer_words.without_number(part.name)}_{leaf.name}")
-                for part in pair
-                if isinstance(part, Group)
-                for leaf in part.members
-            ]
-            members_in_pairs.append(
-                Group(f"block{layer_words.split_number(pair[0].name)[1]}", with_unique_names(leaves))
-            )
-        if not count:
-            members_in_pairs.append(members[index])
-        index += 2 * count or 1  # past the pairs, or past the one member that begins none
-    return replace(group, members=with_unique_names(members_in_pairs))
+        if count == 0:
+            joined_members.append(members[index])
+            index += 1
+            continue
+        pairs_end = index + 2 * count
+        for first_of_pair in range(index, pairs_end, 2):
+            joined_members.append(_join_chains(members[first_of_pair : first_of_pair + 2]))
+        index = pairs_end
+    return replace(group, members=with_unique_names(joined_members))
+
+
+def _join_chains(chains: Members) -> Group:
+    """Return a pair of chains with one number, dw2 and pw2, as the group block2, whose layers have the
+    chain's name before their own: dw_conv, pw_conv.
+    """
+    leaves = [
+        replace(leaf, name=f"{layer_words.without_number(chain.name)}_{leaf.name}")
+        for chain in chains
+        if isinstance(chain, Group)
+        for leaf in chain.members
+    ]
+    _, number = layer_words.split_number(chains[0].name)
+    return Group(f"block{number}", with_unique_names(leaves))
 
 
 def _count_turns(members: Members) -> int:

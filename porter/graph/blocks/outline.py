@@ -24,7 +24,12 @@ become blocks, whatever the names.
 
 @dataclass(frozen=True)
 class Leaf:
-    """A node by its name in the group around it; `own` is whether the name comes from the layer's."""
+    """A node of the graph in the outline.
+
+    Attributes:
+        name: in the group around it.
+        own: the name comes from the layer's name, and not from the node's op.
+    """
 
     name: str
     node: Node
@@ -111,49 +116,51 @@ class _Outline:
         return Group("", with_unique_names(self._group_runs(self.nodes, 0)))
 
     def _boundaries(self, nodes: Sequence[Node]) -> list[int]:
-        """Return the places in `nodes` where they can be split, the last one among them: of the nodes up to
-        such a place, what comes after it reads only the one that stands there.
+        """Return the indices behind which `nodes` can be split: of the nodes up to such an index, later ones
+        read only the one that stands there. If b reads a, and c reads a and b, these are the indices of a and
+        c. The last index is always among them.
         """
-        own_paths = {node.path for node in nodes}
-        last_reader: dict[str, int] = {}
+        paths = {node.path for node in nodes}
+        last_reader: dict[str, int] = {}  # the index of the last node that reads a value
         inner_readers: Counter[str] = Counter()
         for index, node in enumerate(nodes):
             for source in dict.fromkeys(node.inputs):
                 last_reader[source] = index
                 inner_readers[source] += 1
-        for path in own_paths:
-            # read outside of these nodes too, or an output
-            if self.readers[path] > inner_readers[path]:
+        for path in paths:
+            is_read_outside = self.readers[path] > inner_readers[path]  # or an output
+            if is_read_outside:
                 last_reader[path] = len(nodes)
         boundaries = []
-        furthest = -1  # the last reader of what was given up to here
+        furthest = -1  # the last reader of the values that were given, or first read, before this index
         for index, node in enumerate(nodes):
-            if index:
+            if index > 0:
                 furthest = max(furthest, last_reader.get(nodes[index - 1].path, index))
             for source in node.inputs:
-                if source not in own_paths:
+                if source not in paths:
                     furthest = max(furthest, last_reader[source])
             if furthest <= index:
                 boundaries.append(index)
-        return boundaries if boundaries[-1:] == [len(nodes) - 1] else [*boundaries, len(nodes) - 1]
+        last = len(nodes) - 1
+        return boundaries if boundaries[-1:] == [last] else [*boundaries, last]
 
     def _runs(self, nodes: Sequence[Node], depth: int) -> list[_Run]:
         """Split nodes into runs between boundaries. Neighbours with the same label are one run; an activation
         or a norm without a name of its own belongs to those before it.
+
+        Args:
+            depth: which part of the layers' names is the label.
         """
         runs: list[_Run] = []
         start = 0
         for end in self._boundaries(nodes):
             members = tuple(nodes[start : end + 1])
-            run = _Run(members, self._label(members, depth))
             start = end + 1
-            belongs_to_previous = (
-                len(members) == 1
-                and members[0].path not in self.labels
-                and layer_words.belongs_to_previous(members[0].op_name)
-            )
-            previous = runs[-1].label if runs else None
-            if previous is not None and (run.label == previous or belongs_to_previous):
+            run = _Run(members, self._label(members, depth))
+            is_nameless = len(members) == 1 and members[0].path not in self.labels
+            belongs_to_previous = is_nameless and layer_words.belongs_to_previous(members[0].op_name)
+            previous_label = runs[-1].label if runs else None
+            if previous_label is not None and (run.label == previous_label or belongs_to_previous):
                 runs[-1] = replace(runs[-1], nodes=runs[-1].nodes + members)
             else:
                 runs.append(run)
@@ -163,14 +170,13 @@ class _Outline:
         """Return the part at `depth` of the layers' names, if all that have one share it, or at least half
         share that of the last node; otherwise None.
         """
-        known = [
-            self.labels[node.path][depth] for node in nodes if len(self.labels.get(node.path, ())) > depth
-        ]
-        if len(set(known)) == 1:
-            return known[0]
-        of_last = self.labels.get(nodes[-1].path, ())[depth : depth + 1]
-        label = of_last[0] if of_last else None
-        return label if 2 * known.count(label or "") >= len(known) else None
+        names = (self.labels.get(node.path, ()) for node in nodes)
+        parts = [name[depth] for name in names if len(name) > depth]
+        if len(set(parts)) == 1:
+            return parts[0]
+        last_name = self.labels.get(nodes[-1].path, ())
+        last_part = last_name[depth] if len(last_name) > depth else None
+        return last_part if 2 * parts.count(last_part or "") >= len(parts) else None
 
     def _group_runs(
         self, nodes: Sequence[Node], depth: int, outer: tuple[str, ...] = ()
@@ -181,22 +187,22 @@ class _Outline:
             depth: how many parts of the layers' names the groups around them have used.
             outer: of these, the parts that no group around them is called by.
         """
-        grouped: list[Leaf | Group] = []
-        single: list[Node] = []
+        members: list[Leaf | Group] = []
+        ungrouped: list[Node] = []  # since the last group
         runs = self._runs(nodes, depth)
         lengths = self._shared_lengths(runs, depth)
         for run in runs:
             are_nameless = all(node.path not in self.labels for node in run.nodes)
             is_group = run.label is not None or (are_nameless and _is_region(run.nodes))
             if len(run.nodes) == 1 or not is_group:
-                single += run.nodes
+                ungrouped += run.nodes
                 continue
-            grouped += self._leaves(single, depth - len(outer))
-            single = []
+            members += self._leaves(ungrouped, depth - len(outer))
+            ungrouped = []
             stem, _ = layer_words.split_number(run.label or "")
             shared = self._shared_parts(run, depth)[: lengths.get(stem)]
-            grouped += self._run_as_groups(run, shared, depth, outer)
-        return [*grouped, *self._leaves(single, depth - len(outer))]
+            members += self._run_as_groups(run, shared, depth, outer)
+        return [*members, *self._leaves(ungrouped, depth - len(outer))]
 
     def _shared_lengths(self, runs: Sequence[_Run], depth: int) -> dict[str, int]:
         """Return how many parts of their layers' names each family of runs is called by. A family are the
@@ -223,31 +229,36 @@ class _Outline:
 
         Args:
             shared: parts of names from `depth` on that the run is called by.
+            depth, outer: as in `_group_runs`.
         """
         inner_depth = depth + len(shared)
-        inner = self._runs(run.nodes, inner_depth) if shared else []
+        inner_runs = self._runs(run.nodes, inner_depth) if shared else []
         name = layer_words.local_name("_".join((*outer, *shared)))
-        if not self._is_stage(inner, shared):
+        if not self._is_stage(inner_runs, shared):
             return [self._as_block(run.nodes, name, inner_depth)]
-        if layer_words.split_number(shared[-1])[1] is None:
+        _, stage_number = layer_words.split_number(shared[-1])
+        if stage_number is None:
             return self._group_runs(run.nodes, inner_depth, (*outer, *shared))
         return [Group(name, with_unique_names(self._group_runs(run.nodes, inner_depth)))]
 
     def _shared_parts(self, run: _Run, depth: int) -> tuple[str, ...]:
         """Return the parts of names from `depth` on that those layers of a run share which have its label."""
-        known = (self.labels[node.path][depth:] for node in run.nodes if node.path in self.labels)
-        return layer_words.common_parts(parts for parts in known if parts[:1] == (run.label,))
+        names = (self.labels[node.path][depth:] for node in run.nodes if node.path in self.labels)
+        return layer_words.common_parts(parts for parts in names if parts[:1] == (run.label,))
 
     def _as_block(self, nodes: Sequence[Node], name: str, depth: int) -> Group:
-        """Return nodes as one group, which gets the number that its layers' names share, if its own name has
-        none; these then lose theirs.
+        """Return nodes as one group. If its name has no number, and those of its layers all end with one
+        number, the group gets it and they lose it: `conv_2` and `bn_2` in `branch` become `conv` and `bn` in
+        `branch2`.
         """
-        numbers = {
-            layer_words.split_number(self.labels[node.path][-1])[1]
-            for node in nodes
-            if len(self.labels.get(node.path, ())) > depth
-        }
-        takes_number = name and layer_words.split_number(name)[1] is None
+        numbers = set[int | None]()
+        for node in nodes:
+            parts = self.labels.get(node.path, ())
+            if len(parts) > depth:
+                _, last_number = layer_words.split_number(parts[-1])
+                numbers.add(last_number)
+        _, own_number = layer_words.split_number(name)
+        takes_number = name and own_number is None
         number = numbers.pop() if len(numbers) == 1 and takes_number else None
         leaves = self._leaves(nodes, max(depth, 1))
         if number is None:
@@ -265,10 +276,12 @@ class _Outline:
             shared: the parts of names that the stage is called by.
         """
         labels = [layer_words.split_number(run.label) for run in runs if run.label]
+        have_labels = len(labels) == len(runs) >= 2
         without_number = sum(number is None for _, number in labels)
-        if len(labels) < max(len(runs), 2) or without_number > 1:
+        if not have_labels or without_number > 1:
             return False
-        if layer_words.split_number(shared[-1])[1] is None:
+        _, stage_number = layer_words.split_number(shared[-1])
+        if stage_number is None:
             return all(len(run.nodes) > 1 for run in runs)
         return len({stem for stem, _ in labels}) == 1 and any(_is_region(run.nodes) for run in runs)
 
@@ -279,20 +292,20 @@ class _Outline:
         Args:
             depth: how many parts of the layers' names the groups around them have used.
         """
-        by_name: dict[str, str] = {}
+        names: dict[str, str] = {}  # of the nodes in no chain, by path
         members: list[Leaf | Group] = []
-        chains = {chain[0].path: chain for chain in self._chains(nodes, len(nodes) > MOST_SINGLE)}
-        in_chains = {node.path for chain in chains.values() for node in chain[1:]}
+        chain_of_first = {chain[0].path: chain for chain in self._chains(nodes, len(nodes) > MOST_SINGLE)}
+        other_chain_paths = {node.path for chain in chain_of_first.values() for node in chain[1:]}
         for node in nodes:
-            if node.path in chains:
-                inner = [
+            if node.path in chain_of_first:
+                leaves = [
                     Leaf(layer_words.short_word(member.op_name), member, own=False)
-                    for member in chains[node.path]
+                    for member in chain_of_first[node.path]
                 ]
-                members.append(Group("conv", with_unique_names(inner), unit=True))
-            elif node.path not in in_chains:
-                by_name[node.path] = self._local_name(node, depth, by_name.get(node.source))
-                members.append(Leaf(by_name[node.path], node, node.path in self.labels))
+                members.append(Group("conv", with_unique_names(leaves), unit=True))
+            elif node.path not in other_chain_paths:
+                names[node.path] = self._local_name(node, depth, names.get(node.source))
+                members.append(Leaf(names[node.path], node, node.path in self.labels))
         return members
 
     def _local_name(self, node: Node, depth: int, before: str | None) -> str:
@@ -310,8 +323,8 @@ class _Outline:
             rest = layer_words.without_first_parts(self.names[node.path], self.around + depth)
             return word if not rest or rest.isdigit() else layer_words.local_name(rest)
         if before is not None and word == "act" and node.source in self.labels:
-            stem, _, end = before.rpartition("_")
-            layer = stem if end.lower() in ("bn", "norm") else before  # conv1_act, not conv1_bn_act
+            stem, _, last_word = before.rpartition("_")
+            layer = stem if last_word.lower() in ("bn", "norm") else before  # conv1_act, not conv1_bn_act
             return f"{layer}_{word}".lstrip("_")
         return word
 
@@ -327,12 +340,13 @@ class _Outline:
             kinds = tuple(_kind(node) for node in stretch)
             index = 0
             while index < len(stretch):
-                size = max(
-                    (len(unit) for unit in self.units if kinds[index : index + len(unit)] == unit), default=0
-                )
-                if size:
-                    chains.append(tuple(stretch[index : index + size]))
-                index += size or 1
+                lengths = [len(unit) for unit in self.units if kinds[index : index + len(unit)] == unit]
+                if lengths:
+                    longest = max(lengths)
+                    chains.append(tuple(stretch[index : index + longest]))
+                    index += longest
+                else:
+                    index += 1
         return chains
 
     def _stretches(self, nodes: Sequence[Node], named: bool) -> list[list[Node]]:
@@ -358,8 +372,11 @@ class _Outline:
         for stretch in self._stretches(self.nodes, named=True):
             kinds = [_kind(node) for node in stretch]
             is_conv = [kind in ("conv", "depthwise") for kind in kinds]
+            # convolutions that follow no other one
             starts = [
-                index for index in range(len(kinds)) if is_conv[index] and not (index and is_conv[index - 1])
+                index
+                for index in range(len(kinds))
+                if is_conv[index] and (index == 0 or not is_conv[index - 1])
             ]
             counts.update(tuple(kinds[start:end]) for start, end in pairwise([*starts, len(kinds)]))
         return {unit for unit, count in counts.items() if count >= FEWEST_UNITS and len(unit) > 1}
@@ -370,7 +387,7 @@ def _kind(node: Node) -> str:
 
 
 def _is_region(nodes: Sequence[Node]) -> bool:
-    """Return whether one of the nodes joins several values."""
+    """Return whether one of the nodes joins several values, as the sum of a residual block does."""
     return any(len(node.inputs) > 1 for node in nodes)
 
 

@@ -79,7 +79,9 @@ class Arguments:
         }
 
     def shared_product(self) -> str | None:
-        """Return the product of arguments that is used most, if it is used often; otherwise None."""
+        """Return the product of arguments that is used most, such as `expansion * channels`, if it is used
+        often enough to get a name; otherwise None.
+        """
         for text, uses in self.product_uses.most_common(1):
             if uses >= _SHARED_PRODUCT:
                 return text
@@ -102,25 +104,33 @@ class Arguments:
                     return self.products[text]
                 self.product_uses[text] += len(names) > 1
                 return text
-        values = set(vector.values())
-        if len(values) == 2 and slot in _CONDITIONAL:
-            # the value of fewer uses stands under the condition
-            rare, usual = sorted(values, key=lambda value: list(vector.values()).count(value))
-            rare_text, usual_text = self.literal(rare), self.literal(usual)
-            if rare_text is not None and usual_text is not None:
-                condition = self._find_condition({use: value == rare for use, value in vector.items()})
-                if condition is not None:
-                    return f"{rare_text} if {condition} else {usual_text}"
-        expression = self._padding_expression(vector) if slot == "padding" else None
+        expression = self._choice_of_two(vector) if slot in _CONDITIONAL else None
+        if expression is None and slot == "padding":
+            expression = self._padding_expression(vector)
         return expression or self._add_argument(_NAMES.get(slot, slot), vector, owner)
 
-    def _padding_expression(self, vector: Vector) -> str | None:
-        """Return torch's padding if it is 0 in some uses, because a pad layer stands in front of it there;
-        None for other paddings.
+    def _choice_of_two(self, vector: Vector) -> str | None:
+        """Return an expression for a slot of two values, such as `False if last else True`; None if it has
+        more or fewer, or nothing known tells the uses apart.
         """
-        padded = {use: value for use, value in vector.items() if value != 0}
+        values = set(vector.values())
+        if len(values) != 2:
+            return None
+        # the value of fewer uses stands under the condition
+        rare, usual = sorted(values, key=lambda value: list(vector.values()).count(value))
+        rare_text, usual_text = self.literal(rare), self.literal(usual)
+        if rare_text is None or usual_text is None:
+            return None
+        condition = self._find_condition({use: value == rare for use, value in vector.items()})
+        return None if condition is None else f"{rare_text} if {condition} else {usual_text}"
+
+    def _padding_expression(self, vector: Vector) -> str | None:
+        """Return an expression of a padding that is 0 in some uses, because a pad layer stands in front
+        there: `0 if stride > 1 else kernel // 2`. None for another padding.
+        """
+        padded_uses = {use: value for use, value in vector.items() if value != 0}
         for text, names, candidate in self._expressions_for("padding"):
-            if not _has_values(candidate, padded):
+            if not _has_values(candidate, padded_uses):
                 continue
             condition = self._find_condition({use: value == 0 for use, value in vector.items()})
             if condition is not None:
@@ -138,9 +148,12 @@ class Arguments:
         return self._find_condition(vector, part) or self._add_argument(name, vector, name)
 
     def _argument_names(self, slot: str) -> list[str]:
-        """Return the names of all arguments, likely ones for this slot first."""
+        """Return the names of all arguments, those that a slot likely has first: `channels` for a slot of
+        input channels, for other slots the others.
+        """
         names = [*self.given, *self.derived]
-        return sorted(names, key=lambda name: (name == "channels") != (_NAMES.get(slot) == "channels"))
+        takes_channels = _NAMES.get(slot) == "channels"
+        return sorted(names, key=lambda name: (name == "channels") != takes_channels)
 
     def _expressions_for(self, slot: str) -> Iterator[tuple[str, tuple[str, ...], Vector]]:
         """Yield expressions that a person may have written for an argument of a layer, the likeliest first:
@@ -156,56 +169,52 @@ class Arguments:
         """
         vectors = {**self.given, **self.derived}
         names = self._argument_names(slot)
-        numbers = [name for name in names if all(type(value) is int for value in vectors[name].values())]
+        numeric_names = [
+            name for name in names if all(type(value) is int for value in vectors[name].values())
+        ]
         for name in names:
             yield name, (name,), vectors[name]
-        pairs = () if self.only_written else combinations([name for name in vectors if name in numbers], 2)
+        pairs = (
+            () if self.only_written else combinations([name for name in vectors if name in numeric_names], 2)
+        )
         products = [(f"{left} * {right}", (left, right)) for left, right in pairs]
         for text, pair in products:
             if text in self.products:
                 yield text, pair, _product_vector(vectors, pair)
         if slot == "padding":
-            for name in numbers:
+            for name in numeric_names:
                 halves = {use: value // 2 for use, value in _whole_numbers(vectors[name])}
                 yield f"{name} // 2", (name,), halves
-                # SAME at an even size and a stride of 2.
-                yield (
-                    f"({name} // 2 - 1, {name} // 2) * 2",
-                    (name,),
-                    {use: (half - 1, half) * 2 for use, half in halves.items()},
-                )
-        for name in numbers:
+                # SAME at an even size and a stride of 2
+                uneven_pads = {use: (half - 1, half) * 2 for use, half in halves.items()}
+                yield f"({name} // 2 - 1, {name} // 2) * 2", (name,), uneven_pads
+        for name in numeric_names:
             for factor in (2, 3, 4, 6, 8):
-                yield (
-                    f"{factor} * {name}",
-                    (name,),
-                    {use: factor * value for use, value in _whole_numbers(vectors[name])},
-                )
+                multiples = {use: factor * value for use, value in _whole_numbers(vectors[name])}
+                yield f"{factor} * {name}", (name,), multiples
         for text, pair in products:
             yield text, pair, _product_vector(vectors, pair)
-        # A nested block's width, such as that of a squeeze; a layer's own width is not a quotient.
-        for name in numbers if slot not in _NAMES else []:
+        # a nested block's width, such as that of a squeeze; a layer's own width is not a quotient
+        for name in numeric_names if slot not in _NAMES else []:
             for divisor in (2, 4, 8, 16):
-                yield (
-                    f"{name} // {divisor}",
-                    (name,),
-                    {use: value // divisor for use, value in _whole_numbers(vectors[name])},
-                )
+                quotients = {use: value // divisor for use, value in _whole_numbers(vectors[name])}
+                yield f"{name} // {divisor}", (name,), quotients
 
     def _find_condition(self, vector: Mapping[int, bool], part: str = "") -> str | None:
         """Return an expression that is true for the uses where `vector` is, and false for the others: one
         plain condition, or two joined by `and`. None if there is none.
         """
         # conditions on an argument of the part's name first
-        atoms = sorted(self._simple_conditions(), key=lambda atom: part not in atom[1])
-        for text, names, candidate in atoms:
-            if _has_values(candidate, vector):
+        conditions = sorted(self._simple_conditions(), key=lambda condition: part not in condition[1])
+        for text, names, holds in conditions:
+            if _has_values(holds, vector):
                 self._used.update(names)
                 return text
-        # Only plain conditions are joined, because any two equations can agree by chance.
-        plain = [atom for atom in atoms if "*" not in atom[0]]
-        for (text, names, holds), (other_text, other_names, other_holds) in combinations(plain, 2):
-            if _has_values({use: holds[use] and other_holds[use] for use in holds}, vector):
+        # Only conditions without a product are joined, because any two equations can agree by chance.
+        plain_conditions = [condition for condition in conditions if "*" not in condition[0]]
+        for (text, names, holds), (other_text, other_names, other_holds) in combinations(plain_conditions, 2):
+            both_hold = {use: holds[use] and other_holds[use] for use in holds}
+            if _has_values(both_hold, vector):
                 self._used.update(names + other_names)
                 return f"{text} and {other_text}"
         return None
@@ -215,7 +224,7 @@ class Arguments:
         number. Each comes as its text, the arguments that it reads, and whether it holds in each use.
         """
         vectors = {**self.given, **self.derived}
-        numbers = {
+        numeric_vectors = {
             name: dict(_whole_numbers(vector))
             for name, vector in vectors.items()
             if len(_whole_numbers(vector)) == len(vector)
@@ -224,29 +233,37 @@ class Arguments:
             if all(isinstance(value, bool) for value in vector.values()):
                 yield name, (name,), {use: bool(value) for use, value in vector.items()}
                 yield f"not {name}", (name,), {use: not value for use, value in vector.items()}
-        for name, counts in numbers.items():
-            yield f"{name} > 1", (name,), {use: value > 1 for use, value in counts.items()}
-            yield f"{name} == 1", (name,), {use: value == 1 for use, value in counts.items()}
-        # Only those equations between numbers that projections and residuals depend on.
-        for pair in combinations(sorted(numbers, key=lambda name: name != "channels"), 2):
-            for factor in (1, 4, 2):
-                orders = [pair] if factor == 1 else [pair, pair[::-1]]
-                for left, right in orders:
-                    text = right if factor == 1 else f"{factor} * {right}"
-                    if self.only_written and factor > 1 and text not in self.texts:
-                        continue
-                    equal = {
-                        use: value == factor * numbers[right][use] for use, value in numbers[left].items()
-                    }
-                    yield f"{left} != {text}", (left, right), {use: not value for use, value in equal.items()}
-                    yield f"{left} == {text}", (left, right), equal
+        for name, numbers in numeric_vectors.items():
+            yield f"{name} > 1", (name,), {use: number > 1 for use, number in numbers.items()}
+            yield f"{name} == 1", (name,), {use: number == 1 for use, number in numbers.items()}
+        # only those equations between numbers that projections and residuals depend on
+        channels_first = sorted(numeric_vectors, key=lambda name: name != "channels")
+        for first, second in combinations(channels_first, 2):
+            yield from self._equations(first, second, numeric_vectors)
         for name, vector in vectors.items():
-            for value in dict.fromkeys(value for value in vector.values() if isinstance(value, str)):
+            for word in dict.fromkeys(value for value in vector.values() if isinstance(value, str)):
                 yield (
-                    f"{name} == {self.literal(value)}",
+                    f"{name} == {self.literal(word)}",
                     (name,),
-                    {use: other == value for use, other in vector.items()},
+                    {use: value == word for use, value in vector.items()},
                 )
+
+    def _equations(
+        self, first: str, second: str, vectors: Mapping[str, Mapping[int, int]]
+    ) -> Iterator[tuple[str, tuple[str, ...], dict[int, bool]]]:
+        """Yield the conditions that one of two arguments is, or is not, the other or 4 or 2 times the other,
+        such as `channels != 4 * width`, as `_simple_conditions` does.
+        """
+        for factor in (1, 4, 2):
+            orders = [(first, second)] if factor == 1 else [(first, second), (second, first)]
+            for left, right in orders:
+                multiple = right if factor == 1 else f"{factor} * {right}"
+                if self.only_written and factor > 1 and multiple not in self.texts:
+                    continue
+                equal = {use: number == factor * vectors[right][use] for use, number in vectors[left].items()}
+                unequal = {use: not is_equal for use, is_equal in equal.items()}
+                yield f"{left} != {multiple}", (left, right), unequal
+                yield f"{left} == {multiple}", (left, right), equal
 
     def _add_argument(self, name: str, vector: Vector, owner: str) -> str:
         """Add an argument with these values, and return its name. It may take the name of a recipe's argument
@@ -257,12 +274,12 @@ class Arguments:
             name = f"{owner.replace('.', '_')}_{name}"
         while name in taken_names:
             name += "_"
-        # of the block; uses that lack the slot get the most frequent value
-        uses = len(next(iter(self.given.values()), vector))
-        usual = Counter(vector.values()).most_common(1)[0][0]
-        known = self.given if name in self.given else self.derived
-        known[name] = {use: vector.get(use, usual) for use in range(uses)}
-        if len(vector) < uses:
+        all_uses = range(len([*self.given.values(), vector][0]))
+        # uses that lack the slot get the most frequent value
+        ((usual, _),) = Counter(vector.values()).most_common(1)
+        arguments = self.given if name in self.given else self.derived
+        arguments[name] = {use: vector.get(use, usual) for use in all_uses}
+        if len(vector) < len(all_uses):
             self.unread[name] = usual
         self._used.add(name)
         return name
@@ -280,7 +297,9 @@ def _whole_numbers(vector: Vector) -> list[tuple[int, int]]:
 
 
 def _has_values(candidate: Mapping[int, object], vector: Mapping[int, object]) -> bool:
-    """Return whether a parameter has the wanted value, of the same type, in each of these uses."""
+    """Return whether an expression or an argument (`candidate`) has the value that `vector` has, of the same
+    type, in each of the vector's uses.
+    """
     return all(
         use in candidate and candidate[use] == value and type(candidate[use]) is type(value)
         for use, value in vector.items()

@@ -18,16 +18,16 @@ def name_calls_as_first(graph: Graph, names: Mapping[str, str]) -> dict[str, str
     calls = _first_calls(graph)
     if not calls:
         return dict(names)
-    # Each part of a name keeps the separator behind it.
-    parts = {path: re.split(r"(?<=[./])", name) for path, name in _without_ops(graph, names).items()}
-    depth = len(layer_words.common_parts(parts.values()))  # of the outermost module
-    new_names = {path: "".join(own) for path, own in parts.items()}
-    for path, (first, number) in calls.items():
-        first_parts = parts.get(first, [])
+    # each part of a name keeps the separator behind it
+    parts_of = {path: re.split(r"(?<=[./])", name) for path, name in _without_ops(graph, names).items()}
+    depth = len(layer_words.common_parts(parts_of.values()))  # of the outermost module
+    new_names = {path: "".join(parts) for path, parts in parts_of.items()}
+    for path, (first_call, number) in calls.items():
+        first_parts = parts_of.get(first_call, [])
         if path in names and len(first_parts) > depth + 1:
-            module, separator = first_parts[depth][:-1], first_parts[depth][-1]
-            numbered = f"{module}_{number}{separator}"
-            new_names[path] = "".join([*first_parts[:depth], numbered, *first_parts[depth + 1 :]])
+            outer, module, inner = first_parts[:depth], first_parts[depth], first_parts[depth + 1 :]
+            word, separator = module[:-1], module[-1]
+            new_names[path] = "".join([*outer, f"{word}_{number}{separator}", *inner])
     # names that would then be the same stay as they were
     return new_names if len({*new_names.values()}) == len(new_names) else dict(names)
 
@@ -37,13 +37,15 @@ def _without_ops(graph: Graph, names: Mapping[str, str]) -> dict[str, str]:
     `tower/conv/conv2d`.
     """
     short_names = dict(names)
-    # How many layers each module holds, itself and all that is within it.
-    counts = Counter(name[: match.start()] for name in names.values() for match in re.finditer("/|$", name))
+    # how many layers each module holds, itself and all that is within it
+    layer_counts = Counter(
+        name[: match.start()] for name in names.values() for match in re.finditer("/|$", name)
+    )
     for holder, calls in graph.calls.items():
         module, _, _ = names.get(holder, "").rpartition("/")
         calls_in_module = sum(f"{names.get(call.path, '')}/".startswith(f"{module}/") for call in calls)
-        # All layers of the module are calls of one layer.
-        if module and len(calls) > 1 and calls_in_module == len(calls) == counts[module]:
+        module_is_one_layer = calls_in_module == len(calls) == layer_counts[module]
+        if module and len(calls) > 1 and module_is_one_layer:
             short_names[holder] = module
     return short_names
 
@@ -60,31 +62,36 @@ def _first_calls(graph: Graph) -> dict[str, tuple[str, int]]:
     first_calls: dict[str, tuple[str, int]] = {}
     taken: set[tuple[str, int]] = set()
     for node in graph.nodes:
-        before = {source: first_calls[source] for source in node.inputs if source in first_calls}
+        calls_before = [first_calls[source] for source in node.inputs if source in first_calls]
         if node.shares is not None:
             first_calls[node.path] = node.shares, numbers[node.path]
         # a node without tensors: find the reader of the first call's value that computes the same
-        elif before and not node.op.tensors(1):
-            first, number = next(iter(before.values()))
-            free = (
-                other
-                for other in readers.get(first, [])
-                if other.path not in first_calls and (other.path, number) not in taken
+        elif calls_before and not node.op.tensors(1):
+            first_source, number = calls_before[0]
+            candidates = [
+                reader
+                for reader in readers.get(first_source, [])
+                if reader.path not in first_calls and (reader.path, number) not in taken
+            ]
+            counterpart = next(
+                (reader for reader in candidates if _is_counterpart(node, reader, first_calls)), None
             )
-            counterpart = next((other.path for other in free if _is_counterpart(node, other, before)), None)
             if counterpart is not None:
-                first_calls[node.path] = counterpart, number
-                taken.add((counterpart, number))
+                first_calls[node.path] = counterpart.path, number
+                taken.add((counterpart.path, number))
     return first_calls
 
 
-def _is_counterpart(node: Node, other: Node, before: Mapping[str, tuple[str, int]]) -> bool:
-    """Return whether a layer does to the values of a later call what another one does to those of the
+def _is_counterpart(node: Node, of_first_call: Node, first_calls: Mapping[str, tuple[str, int]]) -> bool:
+    """Return whether a node does to the values of a later call what `of_first_call` does to those of the
     first.
+
+    Args:
+        first_calls: by the path of a layer in a later call, the layer of the first call, and the number.
     """
-    if node.op != other.op or len(node.inputs) != len(other.inputs):
+    if node.op != of_first_call.op or len(node.inputs) != len(of_first_call.inputs):
         return False
-    for source, other_source in zip(node.inputs, other.inputs, strict=True):
-        if source in before and before[source][0] != other_source:
+    for source, first_source in zip(node.inputs, of_first_call.inputs, strict=True):
+        if source in first_calls and first_calls[source][0] != first_source:
             return False
     return True

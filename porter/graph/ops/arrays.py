@@ -79,23 +79,29 @@ def read_pattern(text: str) -> Moves | None:
     if len(sides) != 2 or has_unread or text.count("(") != text.count(")"):
         return None
     split, joined = (tuple(axis for axis in side if axis is not None) for side in sides)
-    before, after = ([name for axis in side for name, _ in axis] for side in (split, joined))
-    names_once = len({*before}) == len(before) and sorted(before) == sorted(after)
-    has_sizes = all(sum(size is None for _, size in axis) < 2 for axis in split)
-    result_has_none = all(size is None for axis in joined for _, size in axis)
-    is_large = max(map(len, (before, split, joined))) > MOST_AXES
-    if not (names_once and has_sizes and result_has_none and split) or is_large:
+    split_names, joined_names = ([name for axis in side for name, _ in axis] for side in (split, joined))
+    has_names_once = len({*split_names}) == len(split_names) and sorted(split_names) == sorted(joined_names)
+    leaves_one_size_open = all(sum(size is None for _, size in axis) < 2 for axis in split)
+    result_states_no_size = all(size is None for axis in joined for _, size in axis)
+    is_large = max(map(len, (split_names, split, joined))) > MOST_AXES
+    if not (has_names_once and leaves_one_size_open and result_states_no_size and split) or is_large:
         return None
     return Moves(split, tuple(tuple(name for name, _ in axis) for axis in joined))
 
 
 def _parts(match: re.Match[str]) -> tuple[tuple[str, int | None], ...] | None:
-    """Return the names and the sizes of the parts of one axis; None if a part cannot be read."""
-    group, word = match.groups()
-    matches = [_PART.fullmatch(part) for part in (group.split() if word is None else [word])]
-    if not all(matches):
+    """Return the names and the sizes of the parts of one axis, (("k", 4), ("c", None)) of `(k=4 c)`; None if
+    a part cannot be read.
+
+    Args:
+        match: of _GROUP: parts in parentheses, or a single part.
+    """
+    parts_in_group, single_part = match.groups()
+    texts = parts_in_group.split() if single_part is None else [single_part]
+    parts = [_PART.fullmatch(text) for text in texts]
+    if not all(parts):
         return None
-    return tuple((each[1], int(each[2]) if each[2] else None) for each in matches if each)
+    return tuple((part[1], int(part[2]) if part[2] else None) for part in parts if part)
 
 
 Pattern = Annotated[
@@ -158,17 +164,18 @@ class Rearrange(KeepsSign, name="rearrange"):
             split = [moves.split[axis] for axis in CHANNELS_LAST]
         if self.map and channels_last:
             joined = [moves.joined[axis] for axis in CHANNELS_LAST]
-        before = [name for axis in split for name, _ in axis]
-        after = [name for axis in joined for name in axis]
+        names_before = [name for axis in split for name, _ in axis]
+        names_after = [name for axis in joined for name in axis]
+        permutes = names_before != names_after
         splits = any(len(axis) != 1 for axis in split)
         joins = any(len(axis) != 1 for axis in joined)
         steps: list[tuple[bool, tuple[int, ...]]] = []
         # split the axes, permute the parts, join them: what changes nothing is left out
-        if before != after:
+        if permutes:
             if splits:
-                steps.append((True, tuple(_size_or_open(parts[name]) for name in before)))
-            steps.append((False, tuple(before.index(name) for name in after)))
-        if joins or (splits and before == after):
+                steps.append((True, tuple(_size_or_open(parts[name]) for name in names_before)))
+            steps.append((False, tuple(names_before.index(name) for name in names_after)))
+        if joins or (splits and not permutes):
             sizes = [_product_or_open([parts[name] for name in axis]) for axis in joined]
             steps.append((True, tuple(map(_size_or_open, sizes))))
         return steps
@@ -208,16 +215,17 @@ class MatMul(Op, name="matmul"):
         first, second = map(expect_array, inputs) if len(inputs) == 2 else ((), ())
         if len(first) != len(second) or len(first) < 2:
             raise GraphError(f"cannot multiply {' and '.join(map(shape_text, inputs))}")
-        inner, columns = second[-2:]
+        *_, rows, summed = first
+        *_, second_summed, columns = second
         if self.transpose:
-            columns, inner = second[-2:]
+            *_, columns, second_summed = second
         outer = stretched_sizes([first[:-2], second[:-2]])
-        if not may_be_equal([first[-1], inner]) or outer is None:
+        if not may_be_equal([summed, second_summed]) or outer is None:
             raise GraphError(
                 f"cannot multiply {shape_text(first)} and "
                 f"{shape_text(second)}{' transposed' * self.transpose}"
             )
-        return array_shape([*outer, first[-2], columns])
+        return array_shape([*outer, rows, columns])
 
 
 @dataclass(frozen=True)
@@ -238,13 +246,16 @@ class Attention(Op, name="attention"):
     def shape(self, *inputs: Shape) -> Shape:
         shapes = [expect_known_channels(expect_array(shape)) for shape in inputs]
         query, key, value = shapes if len(shapes) == 3 else [inputs[0]] * 3
-        parts = 1 if len(shapes) == 3 else 3  # one array has queries, keys and values in its channels
+        operands_per_array = 1 if len(shapes) == 3 else 3  # one array has all three in its channels
         outer = stretched_sizes([query[:-2], key[:-2], value[:-2]])
-        fits = outer is not None and may_be_equal([query[-1], key[-1]]) and may_be_equal([key[-2], value[-2]])
-        has_heads = not any((each[-1] or 0) % (parts * self.heads) for each in (query, value))
+        has_same_channels = may_be_equal([query[-1], key[-1]])
+        has_same_tokens = may_be_equal([key[-2], value[-2]])
+        fits = outer is not None and has_same_channels and has_same_tokens
+        divisor = operands_per_array * self.heads
+        has_heads = not any((shape[-1] or 0) % divisor for shape in (query, value))
         if len(shapes) not in (1, 3) or not fits or not has_heads:
             raise GraphError(f"{self.heads} heads cannot attend to {' and '.join(map(shape_text, inputs))}")
-        return array_shape([*query[:-1], (value[-1] or 0) // parts])
+        return array_shape([*query[:-1], (value[-1] or 0) // operands_per_array])
 
 
 @dataclass(frozen=True)

@@ -42,11 +42,13 @@ class AtEnds(AlongAxes):
 
     @property
     def ends(self) -> Mapping[int, tuple[int, int]]:
-        """How many cells each axis has at its start and at its end."""
+        """How many cells the op adds or cuts off at the start and at the end of axes, by axis: `{1: (2, 2)}`
+        at the top and the bottom of a map.
+        """
         raise NotImplementedError
 
     def grown(self, shape: Shape) -> Shape:
-        """Return the shape with so many cells more."""
+        """Return a shape with as many cells more as the op has at the ends of axes; open sizes stay open."""
         ends = self.ends
         return type(shape)(
             None if size is None else size + sum(ends.get(axis, ())) for axis, size in enumerate(shape)
@@ -135,8 +137,9 @@ class SliceChannels(Crop, name="slice_channels"):
         return {0: slice(self.start, self.stop if self.stop >= 0 else None, self.step)}
 
     def shape(self, *inputs: Shape) -> Shape:
-        most = expect_channels(inputs[0])[0] or 0
-        if not self.step or not self.channels or not 0 <= min(self.channels) <= max(self.channels) < most:
+        count = expect_channels(inputs[0])[0] or 0
+        has_channels = self.step and self.channels and min(self.channels) >= 0 and max(self.channels) < count
+        if not has_channels:
             raise GraphError(f"{shape_text(inputs[0])} has no channels {self.start}:{self.stop}:{self.step}")
         return with_channels(inputs[0], len(self.channels))
 
@@ -191,8 +194,10 @@ class ExtendMap(AroundMap, KeepsSign, name="extend_map"):
         shape = super().shape(*inputs)
         for axis, amounts in self.ends.items():
             size = shape[axis]
-            most = None if size is None or self.mode == "edge" else size - (self.mode == "reflect")
-            if most is not None and max(amounts) > most:
+            if size is None or self.mode == "edge":  # an edge can be repeated any number of times
+                continue
+            most = size - 1 if self.mode == "reflect" else size  # a reflection leaves out the edge itself
+            if max(amounts) > most:
                 raise GraphError(
                     f"{shape_text(shape)} has too few cells for pads of {self.pads} by {self.mode}",
                     next=LARGER,
@@ -233,14 +238,16 @@ class Concat(AlongAxes, KeepsSign):
     several = True
 
     def shape(self, *inputs: Shape) -> Shape:
-        sizes = [*zip(*inputs, strict=True)] if len({len(shape) for shape in inputs}) == 1 else []
-        others_fit = all(may_be_equal(each) for axis, each in enumerate(sizes) if axis != self.axis)
-        if not 0 <= self.axis < len(sizes) or not others_fit:
+        have_one_rank = len({len(shape) for shape in inputs}) == 1
+        sizes_by_axis = [*zip(*inputs, strict=True)] if have_one_rank else []
+        others_fit = all(may_be_equal(sizes) for axis, sizes in enumerate(sizes_by_axis) if axis != self.axis)
+        if not 0 <= self.axis < len(sizes_by_axis) or not others_fit:
             along = f" along axis {self.axis}" if self.of_arrays else ""
             raise GraphError(f"cannot join shapes {', '.join(map(shape_text, inputs))}{along}")
-        total = None if None in sizes[self.axis] else sum(size or 0 for size in sizes[self.axis])
+        joined = sizes_by_axis[self.axis]
+        total = None if None in joined else sum(size or 0 for size in joined)
         return type(inputs[0])(
-            total if axis == self.axis else known_size(each) for axis, each in enumerate(sizes)
+            total if axis == self.axis else known_size(sizes) for axis, sizes in enumerate(sizes_by_axis)
         )
 
 

@@ -51,15 +51,16 @@ class Minimum(Merge, KeepsSign, name="minimum"):
 
 
 def stretched_sizes(shapes: Sequence[Sequence[int | None]]) -> list[int | None] | None:
-    """Return the common sizes of values, where a size of 1 is stretched to the others'; None if they do not
-    fit.
+    """Return the common sizes of values, where a size of 1 is stretched to the others': [8, 4, 4] for
+    (8, 1, 1) and (1, 4, 4). None if they do not fit.
     """
     if len({len(shape) for shape in shapes}) != 1:
         return None
-    axes = [[size for size in sizes if size != 1] for sizes in zip(*shapes, strict=True)]
-    if not all(map(may_be_equal, axes)):
+    # for each axis, the sizes that are not stretched
+    sizes_by_axis = [[size for size in sizes if size != 1] for sizes in zip(*shapes, strict=True)]
+    if not all(map(may_be_equal, sizes_by_axis)):
         return None
-    return [known_size(wide) if wide else 1 for wide in axes]
+    return [known_size(sizes) if sizes else 1 for sizes in sizes_by_axis]
 
 
 def may_be_equal(sizes: Sequence[int | None]) -> bool:

@@ -79,9 +79,9 @@ def number(
 
 def numbers(value: object) -> tuple[float, ...] | None:
     """Return 1 to MOST_CONSTANTS finite numbers; None for another value."""
-    read = [number(each) for each in value] if isinstance(value, list | tuple) else []
-    finite = tuple(each for each in read if each is not None)
-    return finite if finite and len(finite) == len(read) <= MOST_CONSTANTS else None
+    items = [number(item) for item in value] if isinstance(value, list | tuple) else []
+    finite = tuple(item for item in items if item is not None)
+    return finite if finite and len(finite) == len(items) <= MOST_CONSTANTS else None
 
 
 def _fill(value: object) -> float | None:
@@ -90,18 +90,18 @@ def _fill(value: object) -> float | None:
 
 
 def _pads(value: object) -> tuple[int, ...] | None:
-    """Return four amounts; None for another value."""
-    amounts = [integer(each, -LARGEST, LARGEST) for each in value] if isinstance(value, list | tuple) else []
-    pads = tuple(each for each in amounts if each is not None)
-    return pads if len(pads) == len(amounts) == 4 else None
+    """Return four amounts: top, bottom, left, right; None for another value."""
+    items = [integer(item, -LARGEST, LARGEST) for item in value] if isinstance(value, list | tuple) else []
+    pads = tuple(item for item in items if item is not None)
+    return pads if len(pads) == len(items) == 4 else None
 
 
 def _sizes(value: object) -> tuple[int, ...] | None:
-    """Return whole numbers from 1 whose product is bounded; None for another value."""
-    counts = [integer(each, 1, LARGEST_COUNT) for each in value] if isinstance(value, list | tuple) else []
-    sizes = tuple(each for each in counts if each is not None)
-    is_valid = 0 < len(sizes) == len(counts) <= _MOST_SIZES
-    return sizes if is_valid and math.prod(sizes) <= LARGEST_ARRAY else None
+    """Return the sizes of an array: whole numbers from 1 whose product is bounded; None for another value."""
+    items = [integer(item, 1, LARGEST_COUNT) for item in value] if isinstance(value, list | tuple) else []
+    sizes = tuple(item for item in items if item is not None)
+    are_sizes = 0 < len(sizes) == len(items) <= _MOST_SIZES
+    return sizes if are_sizes and math.prod(sizes) <= LARGEST_ARRAY else None
 
 
 def _scale(value: object) -> tuple[float, ...] | None:
@@ -116,12 +116,13 @@ def _cells(value: object) -> tuple[int, ...] | None:
     """Return rows and columns, or nothing; None for another value."""
     if not isinstance(value, list | tuple):
         return None
-    counts = [integer(each, 1, LARGEST_COUNT) for each in value]
-    cells = tuple(each for each in counts if each)
-    return cells if len(counts) in (0, 2) and len(cells) == len(counts) else None
+    items = [integer(item, 1, LARGEST_COUNT) for item in value]
+    cells = tuple(item for item in items if item)
+    return cells if len(items) in (0, 2) and len(cells) == len(items) else None
 
 
 def _window(value: object) -> Window | None:
+    """Return a window from an object of port.json with its fields; None for another value."""
     entry = _entry(value, {"kernel", "stride", "dilation"})
     return None if entry is None else Window(**entry)
 
@@ -245,12 +246,15 @@ def attributes(op: type[Any]) -> Mapping[str, Kind]:
     this module, or of the op's own.
     """
     if op not in _ATTRIBUTES:
-        # typing.get_type_hints would take 15 ms at each start.
+        # typing.get_type_hints would take 15 ms at each start
         types = {**globals(), **vars(sys.modules[op.__module__])}
-        _ATTRIBUTES[op] = {each.name: types[str(each.type)].__metadata__[0] for each in fields(op)}
+        # a type such as Annotated[int, COUNT] has its kind as metadata
+        _ATTRIBUTES[op] = {
+            attribute.name: types[str(attribute.type)].__metadata__[0] for attribute in fields(op)
+        }
     return _ATTRIBUTES[op]
 
 
 def defaults(op: type[Any]) -> dict[str, Any]:
-    """Return the attributes of an op that have a default."""
-    return {each.name: each.default for each in fields(op) if each.default is not MISSING}
+    """Return the defaults of an op's attributes, by name, for those that have one."""
+    return {attribute.name: attribute.default for attribute in fields(op) if attribute.default is not MISSING}

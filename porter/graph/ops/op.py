@@ -112,7 +112,7 @@ def row_of(table: Mapping[type[Op], Row], op: type[Op]) -> Row | None:
     """Return the row of an op in a table: its own, otherwise that of the op that it is a form of; None
     without one.
     """
-    return next((table[each] for each in op.__mro__ if each in table), None)
+    return next((table[op_class] for op_class in op.__mro__ if op_class in table), None)
 
 
 def array_shape(sizes: Iterable[int | None]) -> Shape:
@@ -189,15 +189,10 @@ def expect_known_channels(shape: Shape) -> Shape:
     channels. Raises GraphError for it.
     """
     if shape[channels_axis(shape)] is None:
-        what = (
-            "the number of features depends"
-            if len(shape) == 1
-            else f"the channels of {shape_text(shape)} depend"
-        )
-        raise GraphError(
-            f"{what} on the input's size",
-            next="state that axis in the rearrange before it, such as `(h=14)`",
-        )
+        problem = f"the channels of {shape_text(shape)} depend on the input's size"
+        if len(shape) == 1:
+            problem = "the number of features depends on the input's size"
+        raise GraphError(problem, next="state that axis in the rearrange before it, such as `(h=14)`")
     return shape
 
 

@@ -38,21 +38,23 @@ class Resize(Op, name="resize"):
     inside: Flag = False
 
     def shape(self, *inputs: Shape) -> Shape:
-        channels, *cells = expect_map(inputs[0])
+        channels, *old_sizes = expect_map(inputs[0])
         if bool(self.scale) == bool(self.size):
             raise GraphError("expected either a scale or a size of a resize")
-        scaled = (n and math.floor(n * scale) for n, scale in zip(cells, self.scale or (1, 1), strict=True))
-        sides: tuple[int | None, ...] = self.size or tuple(scaled)
-        if 0 in sides:
+        scales = self.scale or (1, 1)
+        # an unknown size stays None
+        scaled_sizes = [n and math.floor(n * scale) for n, scale in zip(old_sizes, scales, strict=True)]
+        new_sizes: tuple[int | None, ...] = self.size or tuple(scaled_sizes)
+        if 0 in new_sizes:
             raise GraphError(f"nothing is left of {shape_text(inputs[0])}", next=LARGER)
-        for axis, (n, m) in enumerate(zip(cells, sides, strict=True)):
+        for axis, (n, m) in enumerate(zip(old_sizes, new_sizes, strict=True)):
             if self.scale and n and not _counts_alike(n, self.scale[axis]):
                 raise GraphError(
                     f"the number of {n} cells times {self.scale[axis]} depends on float32's rounding"
                 )
             if isinstance(n, int) and isinstance(m, int):
                 _expect_decided(self, n, m, self.scale[axis] if self.scale else m / n)
-        return (channels, *sides)
+        return (channels, *new_sizes)
 
     def nonnegative(self, inputs: Sequence[bool]) -> bool:
         return all(inputs) and self.mode != "cubic"
@@ -64,9 +66,11 @@ class Resize(Op, name="resize"):
         """
         if not all(_counts_alike(range(_MOST), scale) for scale in self.scale):
             return False
-        # a mantissa of 0.5 is a power of two, by which places are computed without rounding
-        powers = {math.frexp(scale)[0] for scale in self.scale}
-        return self.mode != "nearest" or (powers == {0.5} and self.coordinates != "align_corners")
+        if self.mode != "nearest":
+            return True
+        # by a scale that is a power of two, whose mantissa is 0.5, places are computed without rounding
+        mantissas = {math.frexp(scale)[0] for scale in self.scale}
+        return mantissas == {0.5} and self.coordinates != "align_corners"
 
 
 def _counts_alike(cells: Any, scale: float) -> bool:
@@ -127,27 +131,27 @@ def _expect_decided(op: Resize | ResizeLike, n: int, m: int, scale: float) -> No
         return
     import numpy as np  # here and above, because commands without arrays import the ops too
 
-    nearest = set()
+    nearest = set()  # the cells that are nearest, by each type and each formula
     rounds_up = op.rounding in ("ceil", "round_prefer_floor")
     shift = 0.5 if op.rounding.startswith("round_") else 0.0
-    for kind in (np.float32, np.float64):
-        make: Any = kind
-        i: Any = np.arange(m).astype(kind)
-        by = make(scale)
+    for number_type in (np.float32, np.float64):
+        make: Any = number_type
+        i: Any = np.arange(m).astype(number_type)
+        divisor = make(scale)
         half = make(0.5)
+        # the places of the cells, by the formulas that frameworks have for them
         if op.coordinates == "align_corners":
-            # the formulas that frameworks have for the same places
-            ways = [i * make((n - 1) / max(m - 1, 1)), i * make(n - 1) / make(max(m - 1, 1))]
+            places = [i * make((n - 1) / max(m - 1, 1)), i * make(n - 1) / make(max(m - 1, 1))]
         elif op.coordinates == "asymmetric":
-            ways = [i / by, i * (make(1) / by), i * make(1 / scale)]
+            places = [i / divisor, i * (make(1) / divisor), i * make(1 / scale)]
         else:
-            ways = [
-                (i + half) / by - half,
-                (i + half) * (make(1) / by) - half,
+            places = [
+                (i + half) / divisor - half,
+                (i + half) * (make(1) / divisor) - half,
                 (i + half) * make(1 / scale) - half,
             ]
-        cells = [np.ceil(places - shift) if rounds_up else np.floor(places + shift) for places in ways]
-        nearest |= {tuple(np.clip(each, 0, n - 1).tolist()) for each in cells}
+        cells = [np.ceil(place - shift) if rounds_up else np.floor(place + shift) for place in places]
+        nearest |= {tuple(np.clip(cell, 0, n - 1).tolist()) for cell in cells}
     if len(nearest) > 1:
         raise GraphError(
             f"the nearest of {n} cells for {m} depends on float32's rounding by {op.coordinates}"
@@ -170,16 +174,20 @@ class AsLarge(Op):
     grows: ClassVar[bool]
 
     def shape(self, *inputs: Shape) -> Shape:
-        channels, cells, wanted = _expect_two_maps(inputs)
-        sides = [
-            own if side == "none" else size
-            for side, own, size in zip((self.rows, self.columns), cells, wanted, strict=True)
+        channels, old_sizes, sizes_of_second = _expect_two_maps(inputs)
+        sides = self.rows, self.columns
+        new_sizes = [
+            old_size if side == "none" else wanted_size
+            for side, old_size, wanted_size in zip(sides, old_sizes, sizes_of_second, strict=True)
         ]
-        for own, size in zip(cells, sides, strict=True):
-            if own is not None and size is not None and (size < own if self.grows else size > own):
+        for old_size, new_size in zip(old_sizes, new_sizes, strict=True):
+            if old_size is None or new_size is None:
+                continue
+            fits = new_size >= old_size if self.grows else new_size <= old_size
+            if not fits:
                 shown = " and ".join(map(shape_text, inputs))
                 raise GraphError(f"{self.words} does not fit {shown}")
-        return (channels, *sides)
+        return (channels, *new_sizes)
 
     def nonnegative(self, inputs: Sequence[bool]) -> bool:
         return inputs[0]

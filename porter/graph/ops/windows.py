@@ -61,14 +61,20 @@ class ConvTranspose(Op, name="conv_transpose"):
     def shape(self, *inputs: Shape) -> Shape:
         expect_groups(self.filters, self.groups, inputs[0])
         _, rows, columns = expect_map(inputs[0])
+        top, bottom, left, right = self.cut
         sizes: list[int | None] = []
-        for axis, n in enumerate((rows, columns)):
-            extent, cut = self.window.extent(axis), self.cut[2 * axis : 2 * axis + 2]
-            total = None if n is None else (n - 1) * self.window.stride[axis] + extent
-            least = sum(max(cells, 0) for cells in cut)
-            if total is not None and extent <= least and total <= least:
+        for axis, (size, cuts) in enumerate(
+            zip((rows, columns), ((top, bottom), (left, right)), strict=True)
+        ):
+            extent = self.window.extent(axis)
+            if size is None:
+                sizes.append(None)
+                continue
+            uncut_size = (size - 1) * self.window.stride[axis] + extent
+            cut_off = sum(max(cells, 0) for cells in cuts)
+            if extent <= cut_off and uncut_size <= cut_off:
                 raise GraphError(f"nothing is left of {shape_text(inputs[0])} after the cut", next=LARGER)
-            sizes.append(None if total is None else total - sum(cut))
+            sizes.append(uncut_size - sum(cuts))
         return (self.filters, *sizes)
 
     def tensors(self, channels: int) -> TensorShapes:
@@ -127,7 +133,8 @@ class GlobalPool(KeepsSign):
     keep: Flag = False
 
     def shape(self, *inputs: Shape) -> Shape:
-        return (expect_map(inputs[0])[0], 1, 1)[: 3 if self.keep else 1]
+        channels, _, _ = expect_map(inputs[0])
+        return (channels, 1, 1) if self.keep else (channels,)
 
 
 class GlobalAvgPool(GlobalPool, name="global_avg_pool"):
