@@ -356,7 +356,9 @@ def _add_bias_or_scale(
 
 
 def _combine_with_numbers(walk: Walk, node: OperatorNode, value: Value, step: _Step) -> Value:
-    """Combine a value and a constant that is one number, or one for each channel."""
+    """Combine a value and a constant that is one number, or one for each channel, by ops with constants, and
+    return the result.
+    """
     kind, constant, is_first = step
     numbers = walk.numbers(constant).ravel().astype(np.float64)
     if len(numbers) == 1 and kind in ("Max", "Min", "Pow"):
@@ -385,7 +387,7 @@ def _combine_with_numbers(walk: Walk, node: OperatorNode, value: Value, step: _S
 
 
 def _combine_with_number(builder: Builder, name: str, value: Value, step: _Step, number: float) -> Value:
-    """Add an extreme, or a power, of a value and one number."""
+    """Add the larger or the smaller one of a value and a number, or a power of them, and return its value."""
     if step.kind == "Max":
         return builder.clip(name, value, low=number)
     if step.kind == "Min":
@@ -647,7 +649,9 @@ def is_vector(tensor: StoredTensor, size: int | None) -> bool:
 
 
 def _apply_per_channel(walk: Walk, node: OperatorNode, view: View, op: Op, names: Mapping[str, str]) -> View:
-    """Add an op of each channel with stored vectors, such as a batch norm."""
+    """Add an op of each channel with stored vectors, such as a batch norm, and return its view. `names` are
+    those of the vectors, by role.
+    """
     stored = {role: Stored(name) for role, name in names.items()}
     return walk.views.with_axes_of(
         view, walk.builder.add(node.name, _with_scale_and_center(op, stored), view.value, tensors=stored)

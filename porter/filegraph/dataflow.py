@@ -28,6 +28,7 @@ from porter.graph.walks import downstream, in_order
 Operand = NodeOutput | float
 """What a node reads: a value, or a number that it states itself."""
 Captures = Mapping[str, Any]
+"""What the captures of a pattern are bound to: `{"x": ("conv1", 0), "$epsilon": 0.001}`."""
 Pattern = float | str | tuple[Any, ...]
 """A number; a capture; or an op's kind and the patterns of its inputs. A capture is "x", the value that the
 layer takes, "$name", a number, "#name", whole numbers, or "name", a stored vector in the shape in which it is

@@ -51,7 +51,9 @@ def gather(walk: Walk, node: OperatorNode, source: Source, axis: int, places: Se
 
 
 def _join_views(walk: Walk, node: OperatorNode, views: Sequence[View], axis: int) -> View:
-    """Join values of the same axes along one of them: as channels, or as arrays."""
+    """Join values of the same axes along one of them, as channels if these are the axis, otherwise as arrays,
+    and return the view.
+    """
     joined = _concat_channels(walk, node, views, axis)
     if joined is not None:
         return joined

@@ -16,7 +16,9 @@ from porter.graph import Op
 
 
 def as_outputs(returned: Tensor | Outputs | Sequence[Tensor | None]) -> Outputs:
-    """Return what an operator gives, from what its reader returns."""
+    """Return what an operator gives, from what its reader returns: a tensor's view or numbers, which are made
+    now; views and None stay.
+    """
     if isinstance(returned, Tensor):
         return returned.outcome()
     if isinstance(returned, Sequence):
@@ -41,7 +43,7 @@ def tensor_reader(function: Callable[..., Tensor]) -> Reader[N]:
 
 def node_reader(function: Callable[..., Any]) -> Reader[N]:
     """Make the reader of an operator from a function of the node, for what it states, and of the tensors that
-    it reads.
+    it reads: `node_reader(lambda node, x: node.real("alpha", 1.0) * x)`.
     """
 
     def read(walk: NodeWalk[N], node: N) -> Outputs:

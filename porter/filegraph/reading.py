@@ -174,8 +174,10 @@ def read_pattern(walk: Walk, node: OperatorNode) -> View | None:
     for layer in layers_by_kind().get(walk.flow.kind(node), ()):
         captures = walk.flow.match(node, layer.pattern)
         op = layer.op(captures) if captures else None
-        view = None if captures is None or op is None else _fuse(walk, node, op, captures)
-        if captures is not None and view is not None:
+        if captures is None or op is None:
+            continue
+        view = _fuse(walk, node, op, captures)
+        if view is not None:
             walk.exact.update(captures.get("exact", {}))
             return view
     return None

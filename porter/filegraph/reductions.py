@@ -118,7 +118,9 @@ def _sum_along(
 def _min_along(
     walk: Walk, node: OperatorNode, source: Source, positions: Collection[int], keep: bool
 ) -> View:
-    """Take the smallest number along axes: the opposite of the largest of the opposites."""
+    """Add the smallest number along axes, as the negative of the largest of the negatives, and return the
+    view.
+    """
     view = walk.try_lay_out(source)
     opposite = walk.views.with_axes_of(view, walk.builder.negative(f"{node.name}:each", view.value))
     largest = reduce(walk, node, opposite, "max", positions, keep)

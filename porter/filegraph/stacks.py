@@ -96,8 +96,8 @@ def unstack_maps(walk: Walk, node: OperatorNode, stack: Stack, value: Value) -> 
     maps = _split_maps(walk, value, stack.count, stack.rows_to_next)
     if stack.rows == stack.rows_to_next:
         return maps.untransposed(_channels_last(walk))
-    own = cut_nonempty(walk, node, maps, {1: slice(0, stack.rows)})
-    below = _stack_below(walk, f"{node.name}:own", own)
+    maps_alone = cut_nonempty(walk, node, maps, {1: slice(0, stack.rows)})
+    below = _stack_below(walk, f"{node.name}:own", maps_alone)
     return _split_maps(walk, below, stack.count, stack.rows).untransposed(_channels_last(walk))
 
 

@@ -49,6 +49,7 @@ _MOST_COPIES = 64
 """The most copies of all channels beside each other: each is an input of a node, however short the file is.
 """
 Names = tuple[Literal["batch"] | Axis, ...]
+"""The name of each axis of a tensor that is a map or features."""
 
 
 @dataclass

@@ -29,7 +29,8 @@ Source = NodeOutput | View
 
 @dataclass(frozen=True)
 class Repeated:
-    """A value whose axes of one cell are repeated.
+    """A value whose axes of one cell are repeated, as a file's Expand does before ops that would stretch them
+    anyway.
 
     Attributes:
         before: the value before that.
@@ -76,6 +77,9 @@ def _expect_known(value: T | None) -> T:
 
 
 Tap = Callable[[NodeOutput], str | None]
+"""Gives the framework's name for a value when it runs the file's graph; None where it does not give the
+value.
+"""
 
 
 def first_output_name(source: NodeOutput) -> str | None:
@@ -170,7 +174,7 @@ class NodeWalk(Generic[N]):
         return sizes
 
     def number(self, source: Operand) -> float:
-        """Return the number that Dataflow.number gives.
+        """Return a constant that is a single number, or a number that a node states itself.
 
         Raises:
             Unsupported: it is no single number that the file states.
@@ -178,7 +182,7 @@ class NodeWalk(Generic[N]):
         return _expect_known(self.flow.number(source))
 
     def numbers(self, source: NodeOutput) -> Numbers:
-        """Return the numbers that Dataflow.value gives.
+        """Return the numbers of a constant, floats in float64, or what is computed from known sizes.
 
         Raises:
             Unsupported: the model computes them as it runs.
@@ -186,15 +190,17 @@ class NodeWalk(Generic[N]):
         return _expect_known(self.flow.value(source))
 
     def integers(self, source: NodeOutput) -> list[int]:
-        """Return the integers that Dataflow.integers gives.
+        """Return the whole numbers of a constant, such as the axes of a reduction, as a list.
 
         Raises:
             Unsupported: the model computes them as it runs.
+            Undecided: one of them depends on an open size.
         """
         return _expect_known(self.flow.integers(source))
 
     def dims(self, source: NodeOutput) -> list[Dim]:
-        """Return the sizes that Dataflow.dims gives.
+        """Return the whole numbers of a constant as sizes, such as those of a reshape; they may depend on
+        open sizes.
 
         Raises:
             Unsupported: the model computes them as it runs.
@@ -241,19 +247,21 @@ class NodeWalk(Generic[N]):
         return isinstance(source, View) or self.flow.is_live(source)
 
     def constant(self, source: Source) -> Numbers | None:
-        """Return the numbers that Dataflow.value gives; None for a view."""
+        """Return the numbers of a constant (Dataflow.value); None for what depends on pixels."""
         return None if isinstance(source, View) else self.flow.value(source)
 
     def constant_shape(self, source: Source) -> tuple[int, ...] | None:
-        """Return the shape that Dataflow.shape gives; None for a view."""
+        """Return the shape of a constant (Dataflow.shape); None for what depends on pixels."""
         return None if isinstance(source, View) else self.flow.shape(source)
 
     def constant_number(self, source: Source) -> float | None:
-        """Return the number that Dataflow.number gives; None for a view."""
+        """Return the number of a constant of one number (Dataflow.number); None for another source."""
         return None if isinstance(source, View) else self.flow.number(source)
 
     def weights(self, source: Source) -> StoredTensor | None:
-        """Return the tensor that Dataflow.weights gives; None for a view."""
+        """Return a stored tensor, or one that numpy computes from such tensors (Dataflow.weights); None for
+        what depends on pixels.
+        """
         return None if isinstance(source, View) else self.flow.weights(source)
 
     def drop_repeats(self, source: Source) -> Source:

@@ -141,8 +141,8 @@ def _places(group: Group, outer: str | None, prefix: str) -> Iterator[tuple[str,
 
 
 def _without_blocks(group: Group, blocks: set[str]) -> Group:
-    """Return the group without `blocks`, which are used in one place of one block only, and so are part of
-    that.
+    """Return the group in which the uses of these blocks are no uses any more, but part of the block around
+    them.
     """
     members = tuple(
         _without_blocks(member, blocks) if isinstance(member, Group) else member for member in group.members

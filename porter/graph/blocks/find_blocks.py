@@ -71,7 +71,9 @@ def _count_loose(group: Group) -> int:
 
 
 def rename_paths(graph: Graph, paths: Mapping[str, str]) -> Graph:
-    """Return the graph with other paths, by those that it has, and without scopes."""
+    """Return the graph with its nodes under other paths, and without scopes. `paths` has new paths by the old
+    ones; a path that it lacks stays.
+    """
 
     def new(path: str) -> str:
         return paths.get(path, path)

@@ -92,7 +92,7 @@ def _is_counted(name: str) -> bool:
 
 
 def short_word(op_name: str) -> str:
-    """Return what a person calls an op in a path."""
+    """Return what a person calls an op in a path: `pool` for `max_pool`, `act` for an activation."""
     return "act" if op_name in _ACTIVATIONS else _SHORT.get(op_name, op_name)
 
 

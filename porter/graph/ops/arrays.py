@@ -192,8 +192,10 @@ class Rearrange(KeepsSign, name="rearrange"):
 
     def shape(self, *inputs: Shape) -> Shape:
         moves, shape = self.moves, inputs[0]
-        if len(shape) != len(moves.split) or (self.map and len(moves.joined) != 3):
-            raise GraphError(f"'{self.pattern}' does not fit {shape_text(shape)}{' and a map' * self.map}")
+        gives_no_map = self.map and len(moves.joined) != 3
+        if len(shape) != len(moves.split) or gives_no_map:
+            result = " and a map" if self.map else ""
+            raise GraphError(f"'{self.pattern}' does not fit {shape_text(shape)}{result}")
         try:
             parts = moves.parts(shape)
         except ValueError as error:
@@ -221,10 +223,8 @@ class MatMul(Op, name="matmul"):
             *_, columns, second_summed = second
         outer = stretched_sizes([first[:-2], second[:-2]])
         if not may_be_equal([summed, second_summed]) or outer is None:
-            raise GraphError(
-                f"cannot multiply {shape_text(first)} and "
-                f"{shape_text(second)}{' transposed' * self.transpose}"
-            )
+            transposed = " transposed" if self.transpose else ""
+            raise GraphError(f"cannot multiply {shape_text(first)} and {shape_text(second)}{transposed}")
         return array_shape([*outer, rows, columns])
 
 

@@ -103,14 +103,17 @@ class Crop(AtEnds, KeepsSign):
     @property
     def cuts(self) -> Mapping[int, slice]:
         """The cells of each axis that stay."""
+        # a slice up to the end of an axis ends at None, not at -0
         return {axis: slice(before, -after or None, self.step) for axis, (before, after) in self.ends.items()}
 
     def shape(self, *inputs: Shape) -> Shape:
         sizes = list(inputs[0])
         for axis, (before, after) in self.ends.items():
             size = sizes[axis]
-            # a last step that is not whole still begins at a cell: rounded up
-            sizes[axis] = None if size is None else max(-((before + after - size) // self.step), 0)
+            if size is not None:
+                left = size - before - after
+                # a last step that is not whole still begins at a cell: rounded up
+                sizes[axis] = max(-(-left // self.step), 0)
         if 0 in sizes:
             raise GraphError(f"nothing is left of {shape_text(inputs[0])}", next=LARGER)
         return type(inputs[0])(sizes)
