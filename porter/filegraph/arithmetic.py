@@ -419,7 +419,7 @@ def negative(walk: Walk, node: OperatorNode, source: Source) -> View:
 
 
 def full_like(walk: Walk, node: OperatorNode, source: Source, number: float) -> View:
-    """Replace each number of a value by one number."""
+    """Replace each number of a value by one number, and return the view of the result."""
     view = walk.try_lay_out(source)
     return walk.views.with_axes_of(view, walk.builder.affine(node.name, view.value, (0.0,), (number,)))
 
@@ -595,7 +595,9 @@ def _norm_of_axes(
 
 
 def group_norm(walk: Walk, node: OperatorNode, source: Source, norm: NormLayer) -> View:
-    """Add a norm over all cells of each group of channels, by stored vectors."""
+    """Add a norm over all cells of each group of channels, by stored vectors with a number for each channel,
+    and return its view.
+    """
     view = walk.with_channels_at(source, walk.views.channels_place)
     names = _vector_names(walk, view, norm.tensors)
     if not walk.views.has_batch_first(view):
@@ -659,7 +661,9 @@ def _apply_per_channel(walk: Walk, node: OperatorNode, view: View, op: Op, names
 
 
 def _with_scale_and_center(op: Op, tensors: Collection[str]) -> Op:
-    """Return a norm that has a scale and an offset if its tensors have them; another op as it is."""
+    """Return a norm with a scale if `tensors` has a gamma, and with an offset if it has a beta; another op as
+    it is.
+    """
     if isinstance(op, ops.RmsNorm):
         return replace(op, scale="gamma" in tensors)
     if isinstance(op, ops.BatchNorm | ops.LayerNorm | ops.GroupNorm):

@@ -52,8 +52,8 @@ _OF_OTHERS = "of other axes than rows and columns, or by numbers that the model 
 
 
 def read_order(node: N, kind: Callable[[N], str]) -> list[str]:
-    """Return the names of the nodes that a node reads, in the order in which they are to be read: for a
-    BatchToSpaceND its crops before its map, because the pads of an atrous convolution are what its crops
+    """Return the names of the nodes that a node reads, in the order in which a reader has to read them. For a
+    BatchToSpaceND its crops come before its map, because the pads of an atrous convolution are what its crops
     leave of them.
     """
     sources = [source for source, _ in node.inputs]
@@ -139,9 +139,9 @@ def _has_open(sizes: Iterable[Dim]) -> bool:
 
 
 def put_together(walk: Walk, node: OperatorNode) -> Read:
-    """Read a BatchToSpaceND: return the value that the nodes before it have given of the whole map, since
-    those have computed with it as it is. Raises Unsupported if these nodes do not begin with a
-    SpaceToBatchND.
+    """Read a BatchToSpaceND behind an atrous convolution: return the value that it reads. The nodes before it
+    have computed with the whole map, which is put together already. Raises Unsupported if these nodes do not
+    begin with a SpaceToBatchND.
     """
     if node.source[0] not in walk.apart:
         raise Unsupported("behind something else than a convolution")

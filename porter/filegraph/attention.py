@@ -106,7 +106,9 @@ def _joins_heads(op: object, numbers: Array) -> bool:
 
 
 def _skip_scales(node: FileNode | None, nodes: Mapping[str, FileNode]) -> tuple[FileNode | None, float]:
-    """Return the node before the scalings that lead to `node`, and the product of these."""
+    """Go back from a node over scalings by one number, and return the node before them (None if the graph
+    begins there), and the product of their factors.
+    """
     factor = 1.0
     while node is not None and (scale := _scale_factor(node.op)) is not None:
         factor = factor * scale

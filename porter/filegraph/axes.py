@@ -90,7 +90,7 @@ class View:
         return (self.sizes or Items())[position]
 
     def positions(self, positions: Iterable[int]) -> set[int]:
-        """Return positions of axes, counted from the first one.
+        """Return the positions of axes counted from the first one: -1 of three axes becomes 2.
 
         Raises:
             ValueError: the tensor has no such axis.
@@ -139,7 +139,9 @@ class View:
         return replace(self, axes=tuple(axes[position] for position in positions))
 
     def untransposed(self, order: Sequence[int]) -> View:
-        """Return the tensor with its axes as they were before they were `transposed` into this order."""
+        """Undo `transposed`: return the tensor with its axes as they were before they were put into this
+        order.
+        """
         return self.transposed([order.index(position) for position in range(len(order))])
 
     def without_axes(self, positions: Iterable[int]) -> View:
@@ -279,7 +281,9 @@ def _exact_sizes(sizes: Sequence[Dim]) -> list[Dim]:
 
 
 def _fill_rest(sizes: Sequence[Dim], total: Dim) -> list[Dim] | None:
-    """Return the sizes with what is left of the total in place of -1; None if they do not make that total."""
+    """Return the sizes with the quotient of the total and the others in place of -1: (2, -1) of 12 becomes
+    [2, 6]. None if they do not make that total.
+    """
     if -1 not in sizes:
         return [*sizes] if product(sizes) == total else None
     left = quotient(total, -product(sizes)) if sizes.count(-1) == 1 else None

@@ -406,8 +406,8 @@ class Builder:
         return self.add(name, ops.ConcatChannels(), *values) if len(values) > 1 else values[0]
 
     def join(self, name: str, axis: int, *values: Value) -> Value:
-        """Concatenate arrays along an axis, which is counted without the batch, and features along their
-        channels.
+        """Concatenate arrays along an axis, which is counted without the batch, or features along their
+        channels, and return the value.
         """
         if not values[0].is_array:
             return self.concat(name, *values)
@@ -574,7 +574,7 @@ def _without_pad_layer(
 
 
 def _add_pads(pads: Pads, other: Pads) -> Pads:
-    """Add the pads of two layers, side by side."""
+    """Return the sums of the pads of two layers on each side."""
     top, bottom, left, right = (a + b for a, b in zip(pads, other, strict=True))
     return top, bottom, left, right
 

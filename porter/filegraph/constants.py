@@ -47,7 +47,7 @@ def _divide_like_file(first: Numbers, second: Numbers) -> Numbers:
 
 
 def _keep_integers(function: Callable[[Numbers], Numbers]) -> Callable[[Numbers], Numbers]:
-    """Return a function that leaves whole numbers as they are."""
+    """Return a function that leaves arrays of whole numbers as they are, and calls `function` for others."""
     return lambda x: x if x.dtype.kind == "i" else function(x)
 
 
@@ -238,7 +238,7 @@ def expand(x: Numbers, sizes: Sequence[Dim]) -> Numbers:
 
 
 def repeat(x: Numbers, times: Sequence[Dim]) -> Numbers:
-    """Repeat whole axes, one copy after the other."""
+    """Repeat each axis so many times, one whole copy after the other, as numpy's tile does."""
     counts = fixed_sizes(times)
     expect_room(x.size * math.prod(counts), x)
     return np.tile(x, counts)

@@ -180,12 +180,16 @@ class Dataflow(Generic[N]):
         return arrays if fits and self.reserve_bytes(count_of_bytes) else None
 
     def reserve_bytes(self, count: int) -> bool:
-        """Take so many bytes from the budget, and return whether it has as many."""
+        """Take so many bytes from the budget of what is computed from constants, and return whether there
+        were as many.
+        """
         self.budget -= count
         return self.budget >= 0
 
     def store_computed(self, name: str, array: Numbers) -> StoredTensor:
-        """Store a tensor that a reader computes, under this name."""
+        """Keep an array that a reader computes among the stored tensors under this name, and return it as
+        one.
+        """
         self.evaluated[name] = array
         return StoredTensor(name, array.shape)
 
@@ -374,7 +378,9 @@ class Dataflow(Generic[N]):
         return readers
 
     def origin(self, source: NodeOutput) -> str:
-        """Return the name of the node that computes a value, before all casts and reshapes of a constant."""
+        """Return the name of the node that gives a value or, of a constant, of the one before all casts and
+        reshapes.
+        """
         return self._before_casts_and_reshapes.get(source[0], source[0])
 
     @cached_property

@@ -171,7 +171,9 @@ Dim = int | Open
 
 
 def unknown(name: str, least: int = 1, rounded: Open | None = None) -> Open:
-    """Return an open size that is one unknown of this name, at least `least`; `rounded` is as in Unknown."""
+    """Return an open size that is one unknown of this name, which is at least `least`, such as the rows of an
+    input. `rounded` is as in Unknown.
+    """
     return Open((((Unknown(name, least, rounded),), 1),))
 
 
@@ -204,7 +206,9 @@ def _terms(number: Any) -> Sequence[tuple[_Product, _Factor]]:
 
 
 def _is_real(*numbers: Any) -> bool:
-    """Return whether one of these numbers is computed as a real one."""
+    """Return whether one of these numbers is computed as a real number, not as a whole one, as a file states
+    it.
+    """
     return any(
         number.is_real if isinstance(number, Open) else isinstance(number, float) for number in numbers
     )

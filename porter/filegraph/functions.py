@@ -33,7 +33,7 @@ Function = Callable[[Tensor], Tensor]
 
 
 def _elementwise(op: ops.Op) -> Function:
-    """Return the function of a tensor that applies an op to each number."""
+    """Make the function of a tensor that applies an op to each number: `relu(x)`."""
     return lambda x: x.apply_elementwise(op)
 
 
@@ -146,7 +146,9 @@ def whole_quotient(x: Tensor, divisor: Tensor, mode: str) -> Tensor:
 
 
 def remainder(x: Tensor, divisor: Tensor, mode: str) -> Tensor:
-    """Subtract from x the whole multiple of a number that `whole_quotient` counts."""
+    """Return what is left of x after the division by `whole_quotient`, which rounds down (mode `floor`) or
+    towards 0 (`trunc`).
+    """
     if x.array is not None:
         return combine_operands("remainder", "FloorMod" if mode == "floor" else "Mod", x, divisor)
     return x - _divisor(x, divisor) * whole_quotient(x, divisor, mode)
@@ -190,7 +192,7 @@ def hypot(x: Tensor, other: Tensor) -> Tensor:
 
 
 def log_add_exp(x: Tensor, other: Tensor) -> Tensor:
-    """Compute log(exp(x) + exp(y)) as the larger one and what the smaller adds to it."""
+    """Compute log(exp(x) + exp(other)), as the larger one plus a softplus that cannot overflow."""
     return maximum(x, other) + softplus(-abs(x - other))
 
 
@@ -203,7 +205,9 @@ def not_equal(x: Tensor, other: Tensor) -> Tensor:
 
 
 def _distance(x: Tensor, other: Tensor) -> Tensor:
-    """Return the size of the difference. Raises Unsupported if a constant among the two is not finite."""
+    """Return the absolute difference of two tensors. Raises Unsupported if one is a constant that is not
+    finite.
+    """
     for each in (x, other):
         if not each.is_value and not np.isfinite(each.numbers()).all():
             raise Unsupported("to numbers that are not finite")
@@ -239,8 +243,8 @@ def _select(test: Tensor, first: Tensor, second: Tensor) -> Tensor:
 
 
 def _masked(test: Tensor, x: Tensor) -> Tensor:
-    """Multiply x by a comparison. Raises Unsupported for numbers that are not finite, whose product with 0 is
-    not 0.
+    """Multiply x by a comparison, which keeps x where that is 1, and makes it 0 elsewhere. Raises Unsupported
+    for constants that are not finite, whose product with 0 is not 0.
     """
     numbers = None if x.walk.is_live(x.source) else x.walk.constant(x.source)
     if numbers is not None and not np.isfinite(numbers).all():
@@ -279,8 +283,8 @@ def _select_by_stored(test: Tensor, first: Tensor, second: Tensor) -> Tensor:
 
 
 def log_sum_exp(x: Tensor, axes: Axes, keep: bool = False) -> Tensor:
-    """Compute the logarithm of the sum of exp(x) along axes: the largest number, and what the others add to
-    it.
+    """Compute the logarithm of the sum of exp(x) along axes. The largest number is subtracted before exp,
+    which could overflow, and added behind the logarithm.
     """
     largest = x.max(axes, True)
     total = log(exp(x - largest).sum(axes, True)) + largest

@@ -152,7 +152,7 @@ def _concat_channels(walk: Walk, node: OperatorNode, views: Sequence[View], axis
 
 
 def _join_arrays(walk: Walk, node: OperatorNode, views: Sequence[View], axis: int) -> View:
-    """Join arrays along an axis. Raises Unsupported for the batch, and for no arrays."""
+    """Join arrays along an axis, and return the view. Raises Unsupported for the batch, and for no arrays."""
     if not views:
         raise Unsupported("of no values")
     if views[0].has_batch(axis):

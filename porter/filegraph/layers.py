@@ -30,7 +30,9 @@ def read_graph(
 
 
 def symmetric_pads(pads: tuple[int, int]) -> Pads:
-    """Return the pads with as many cells before the rows, and the columns, as behind them."""
+    """Return the pads (top, bottom, left, right) of a layer that pads both sides of the rows, and of the
+    columns, alike: (1, 2) becomes (1, 1, 2, 2).
+    """
     rows, columns = pads
     return rows, rows, columns, columns
 

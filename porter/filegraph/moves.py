@@ -78,7 +78,7 @@ def squeeze(walk: Walk, node: OperatorNode, source: Source, positions: Collectio
 
 
 def unsqueeze(walk: Walk, node: OperatorNode, source: Source, positions: Collection[int]) -> View:
-    """Add axes of one cell, which have these places in the result."""
+    """Return the tensor with further axes of one cell, which have these places in the result."""
     return walk.view(source).with_axes(positions)
 
 

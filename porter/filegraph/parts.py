@@ -93,7 +93,9 @@ def cut_nonempty(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[
 
 
 def _take_part(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[int, slice | int]) -> View:
-    """Cut a part that has cells. Axes that are taken backwards as a whole are flipped first."""
+    """Cut a part that has cells, and return its view. Axes that are taken backwards as a whole are flipped
+    first.
+    """
     sizes = walk.view(source).sizes
     flipped = [position for position, part in parts.items() if sizes and _is_flip(part, sizes[position])]
     rest = {position: part for position, part in parts.items() if position not in flipped}
@@ -293,7 +295,7 @@ def extend(
 
 
 def flip(walk: Walk, node: OperatorNode, source: Source, positions: Collection[int]) -> View:
-    """Reverse the cells of these axes."""
+    """Reverse the cells of these axes, one axis after the other, and return the view."""
     view = walk.try_lay_out(source)
     for position in positions:
         view = _flip_axis(walk, node, view, position)

@@ -50,7 +50,9 @@ Spellings = tuple[Callable[[Captures], Op | None], Sequence[tuple[Pattern, ...]]
 
 @cache
 def layers_by_kind() -> Mapping[str, Sequence[Fused]]:
-    """Return the layers that files write as several ops, by the kind of the last op."""
+    """Return the layers that files write as several ops, such as a GELU, by the kind of the last of these
+    ops.
+    """
     activations = (*_gates(), *_hard_gates(), *_leaky_lines(), *_exponentials())
     layers = defaultdict(list)
     for layer in (*_norms(), *(Fused(pattern, op) for op, patterns in activations for pattern in patterns)):

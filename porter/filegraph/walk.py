@@ -70,7 +70,7 @@ COMPUTED = "by numbers that the model computes as it runs"
 
 
 def _expect_known(value: T | None) -> T:
-    """Return the value, or raise Unsupported if it is None."""
+    """Return a value that Dataflow could compute; raise Unsupported where it could not, and gave None."""
     if value is None:
         raise Unsupported(COMPUTED)
     return value
@@ -569,7 +569,7 @@ class NodeWalk(Generic[N]):
         return array.value if array is not None and has_all_axes else self.value(source)
 
     def _has_more_than_batch(self, view: View) -> bool:
-        """Return whether a value's first axis has more than the images, so that it can be no output."""
+        """Return whether the first axis of a tensor has more than the images, so that it can be no output."""
         if not view.axes or self.views.batch in (0, 1):
             return False
         return self.views.has_more_than_batch(view.axes[0])
@@ -659,7 +659,7 @@ def leave_out(walk: Walk, layer: LeftOut, source: NodeOutput) -> View:
 
 
 def part_of(node: N, name: str) -> N:
-    """Return a copy of a node, named as a part of it that gives a value of its own."""
+    """Return a copy of a node whose name has a further word, `conv1:sum` for `sum`, for a value within it."""
     return cast(N, replace(cast(Any, node), name=f"{node.name}:{name}"))
 
 

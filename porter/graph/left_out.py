@@ -20,7 +20,9 @@ def notes_on(left_out: Iterable[LeftOut]) -> Mapping[str, str]:
 
 
 def _note(path: str, words: list[str]) -> str:
-    """Write the note at a node for the layers in `words`."""
+    """Write the note at a node: `behind it the source has Dropout(0.5), which acts in training only`. `words`
+    are those of the layers.
+    """
     where = "in front of it" if path == INPUT else "behind it"
     acts = "which acts" if len(words) == 1 else "which act"
     return f"{where} the source has {', '.join(words)}, {acts} in training only"

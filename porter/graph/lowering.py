@@ -38,13 +38,13 @@ def _lower_swish(parts: Parts, op: ops.Swish) -> None:
 
 
 def _lower_mish(parts: Parts, op: ops.Mish) -> None:
-    """Make a mish of a softplus, which may be cut: where it is x, its tanh is 1."""
+    """Make a mish, x * tanh(softplus(x)). The softplus may be `cut`: where it is x, its tanh is 1 anyway."""
     smooth = parts.add("smooth", ops.Softplus(cut=parts.lacks(ops.Softplus())), parts.source)
     parts.end(ops.Multiply(), parts.source, parts.add("share", ops.Tanh(), smooth))
 
 
 def _lower_celu(parts: Parts, op: ops.Celu) -> None:
-    """Make a CELU: what is below 0, over alpha, goes through an ELU."""
+    """Make a CELU of max(x, 0) plus an ELU of min(x, 0) / alpha."""
     below = parts.add("below", ops.Relu(), parts.add("negative", _affine(-1.0), parts.source))
     curve = parts.add("curve", ops.Elu(op.alpha), parts.add("share", _affine(-1 / op.alpha), below))
     parts.end(ops.Add(), parts.add("over", ops.Relu(), parts.source), curve)
@@ -73,8 +73,8 @@ def _lower_divide(parts: Parts, op: ops.Divide) -> None:
 
 
 def _lower_minimum(parts: Parts, op: ops.Minimum) -> None:
-    """Make the negative of the largest of the negatives. As in other lowerings of ops without attributes,
-    `op` is unused.
+    """Make a minimum of a maximum: the negative of the largest of the negatives. As in other lowerings of ops
+    without attributes, `op` is unused.
     """
     negatives = [parts.add("negative", _affine(-1.0), path) for path in parts.node.inputs]
     parts.end(_affine(-1.0), parts.add("most", ops.Maximum(), *negatives))

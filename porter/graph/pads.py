@@ -43,7 +43,7 @@ def pads_of(plan: Plan) -> tuple[PadDecision, ...]:
 
 
 def with_conventions(graph: Graph, conventions: Mapping[str, Convention]) -> Graph:
-    """Return the graph with these conventions at its sites, and everything else as it is."""
+    """Return the graph in which the padding sites at these paths have these conventions."""
     return replace(graph, nodes=tuple(_with_convention(node, conventions) for node in graph.nodes))
 
 

@@ -336,12 +336,14 @@ def _takes_pads(window: Window, pads: Pads, capabilities: Capabilities) -> bool:
 
 
 def _strides_past(window: Window) -> bool:
-    """Return whether a window's stride is larger than its kernel."""
+    """Return whether a window's stride is larger than its kernel, so that it leaves out cells."""
     return any(side < step for side, step in zip(window.kernel, window.stride, strict=True))
 
 
 def _strides_too_wide(site: Site, capabilities: Capabilities) -> bool:
-    """Return whether a convolution's stride is one for which the destination's rules do not hold."""
+    """Return whether a site is a convolution whose stride is larger than its kernel, and the destination's
+    own SAME rules do not hold for these (`Capabilities.wide_strides`).
+    """
     return site.kind == "conv" and bool(capabilities.wide_strides) and _strides_past(site.window)
 
 

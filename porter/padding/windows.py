@@ -214,7 +214,9 @@ def row(convention: Convention, window: Window, axis: int, size: int) -> WindowR
 
 
 def first_cells(window: Window, axis: int, before: int, count: int) -> range:
-    """Return the first cell of each of `count` windows, after a pad of `before` cells."""
+    """Return the first cell of each of `count` windows after a pad of `before` cells: -1, 1, 3 for a pad of 1
+    and a stride of 2.
+    """
     return range(-before, count * window.stride[axis] - before, window.stride[axis])
 
 

@@ -74,7 +74,9 @@ def log_softmax(x: Numbers, axis: int) -> Numbers:
 
 
 def relu(x: Numbers, most: float = math.inf, slope: float | Numbers = 0.0) -> Numbers:
-    """Clip the numbers at `most`, and multiply those below zero by `slope`."""
+    """Clip the numbers at `most`, and multiply those below zero by `slope`: a ReLU, ReLU6, leaky ReLU or
+    PReLU.
+    """
     numbers: Numbers = np.where(x < 0, slope * x, np.minimum(x, most)).astype(x.dtype, copy=False)
     return numbers
 

@@ -68,8 +68,8 @@ class Grid:
             yield padded[:, :, rows, columns]
 
     def with_more(self, rows: int, columns: int) -> Grid:
-        """Return the grid of a transposed convolution that gives more rows and columns, which no kernel
-        reaches.
+        """Return the grid for a transposed convolution that gives so many rows and columns more at the bottom
+        and the right, which no kernel reaches.
         """
         top, bottom, left, right = self.pads
         return replace(self, pads=(top, bottom - rows, left, right - columns))

@@ -64,7 +64,7 @@ def _outline_by_names(graph: Graph, names: Mapping[str, str]) -> Group:
 
 
 def _count_loose(group: Group) -> int:
-    """Return how many nodes are in no block but chains that were found by their ops."""
+    """Return how many nodes are in no block. Those in a chain that was found by its ops count too."""
     if group.block is not None and not group.unit:
         return 0
     return sum(_count_loose(member) if isinstance(member, Group) else 1 for member in group.members)

@@ -86,7 +86,7 @@ def telling_names(names: Iterable[str]) -> set[str]:
 
 
 def _is_counted(name: str) -> bool:
-    """Return whether a name is an op that a framework numbers."""
+    """Return whether a name is an op with a framework's number, such as `conv2d_7`."""
     base = re.sub(r"(_?\d+)+$", "", name.partition(":")[0])
     return base.replace("_", "").lower() in _NUMBERED_BY_FRAMEWORKS.split()
 
@@ -109,13 +109,13 @@ def labels(name: str) -> tuple[str, ...]:
 
 
 def without_first_parts(name: str, depth: int) -> str:
-    """Return a name without its first `depth` parts."""
+    """Return a name without its first `depth` parts (`labels`): 1_conv of `block1_1_conv` without one."""
     starts = [part.start() for part in _PART.finditer(name)]
     return name[starts[depth] :] if depth < len(starts) else ""
 
 
 def common_parts(names: Iterable[Sequence[str]]) -> tuple[str, ...]:
-    """Return the parts that all names begin with."""
+    """Return the parts that all names begin with: a, b of a, b, c and a, b, d."""
     shared: list[str] = []
     for parts in zip(*names, strict=False):
         if len(set(parts)) > 1:

@@ -28,7 +28,7 @@ class _NodeParts:
 
 
 def has_modules(names: Mapping[str, str]) -> bool:
-    """Return whether most names are paths of modules."""
+    """Return whether most names are paths of modules, such as `layer1.0.conv1`."""
     return 2 * sum(len(_parts(name)) >= DEEP for name in names.values()) > len(names)
 
 

@@ -77,7 +77,8 @@ class _Run:
 
 
 def outline(graph: Graph, names: Mapping[str, str]) -> Group:
-    """Return the whole graph as nested groups.
+    """Return the whole graph as nested groups, by how its values flow and by the names of its layers. The
+    root group has no name.
 
     Args:
         names: what the layers are called, by path, as a person says them.

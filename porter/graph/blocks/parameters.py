@@ -286,13 +286,13 @@ class Arguments:
 
 
 def _product_vector(vectors: Mapping[str, Vector], names: tuple[str, str]) -> Vector:
-    """Return the product of two arguments in each use that has both as numbers."""
+    """Return the product of two arguments, by the uses of the block in which both are numbers."""
     left, right = (dict(_whole_numbers(vectors[name])) for name in names)
     return {use: value * right[use] for use, value in left.items()}
 
 
 def _whole_numbers(vector: Vector) -> list[tuple[int, int]]:
-    """Return the whole numbers of a vector, with their uses."""
+    """Return the uses of the block in which an argument is a whole number, each with that number."""
     return [(use, value) for use, value in vector.items() if type(value) is int]
 
 

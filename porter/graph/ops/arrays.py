@@ -49,7 +49,7 @@ class Moves:
 
     @property
     def order(self) -> tuple[int, ...]:
-        """The number of each part of the result among those of the value."""
+        """For each part of the result, its index among the parts of the value."""
         names = self.names
         return tuple(names.index(name) for axis in self.joined for name in axis)
 

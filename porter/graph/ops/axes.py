@@ -282,7 +282,7 @@ class Reduce(AlongAxes, KeepsSign):
 
     @property
     def over(self) -> int:
-        """The axis by its number. That of a map keeps one cell, that of an array goes."""
+        """The number of the axis that is reduced. A map keeps one cell there, and an array loses the axis."""
         return self.axis if self.of_arrays else AXES.index(self.axis)
 
 

@@ -139,8 +139,8 @@ def _convention(value: object) -> Convention | None:
 
 
 def _entry(value: object, keys: set[str]) -> dict[str, Any] | None:
-    """Return an object's values, lists as tuples, if it has these keys, otherwise None; the class that takes
-    the values checks them.
+    """Return the values of an object that has exactly these keys, with lists as tuples; None for another
+    value. The class that takes the values checks them.
     """
     if not isinstance(value, Mapping) or set(value) != keys:
         return None
@@ -148,7 +148,7 @@ def _entry(value: object, keys: set[str]) -> dict[str, Any] | None:
 
 
 def _one_of(name: str, *words: str) -> Kind:
-    """Make a kind whose values are these words."""
+    """Make the kind of an attribute whose values are these words."""
     return Kind(
         name,
         f"one of {', '.join(words)}",
@@ -158,7 +158,7 @@ def _one_of(name: str, *words: str) -> Kind:
 
 
 def whole_number(name: str, least: int, most: int) -> Kind:
-    """Make a kind whose values are whole numbers between two bounds."""
+    """Make the kind of an attribute whose values are whole numbers between two bounds."""
     schema = {"type": "integer", "minimum": least, "maximum": most}
     return Kind(
         name, f"a whole number from {least} to {most}", partial(integer, least=least, most=most), schema

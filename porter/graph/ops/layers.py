@@ -187,5 +187,5 @@ class Affine(Op, name="affine"):
 
 
 def _scale_and_center(scale: bool, center: bool, channels: int) -> TensorShapes:
-    """Return the shapes of gamma and beta, as far as a norm has them."""
+    """Return by role the shapes of a norm's gamma, if it has a scale, and beta, if it has an offset."""
     return {**({"gamma": (channels,)} if scale else {}), **({"beta": (channels,)} if center else {})}

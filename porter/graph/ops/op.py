@@ -116,8 +116,8 @@ def row_of(table: Mapping[type[Op], Row], op: type[Op]) -> Row | None:
 
 
 def array_shape(sizes: Iterable[int | None]) -> Shape:
-    """Return the shape of a value of these axes that is no map: with one axis it is features, without any a
-    number of each image.
+    """Return the shape of a value of these axes that is no map: features for one axis, otherwise an array;
+    without axes that is a number of each image.
     """
     axes = tuple(sizes)
     return axes if len(axes) == 1 else Axes(axes)
