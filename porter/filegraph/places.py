@@ -21,7 +21,7 @@ class Items(tuple[T, ...]):
 
 
 def position_of(index: int, count: int) -> int:
-    """Return a place among `count`, counted from the first one; a negative index counts from the end.
+    """Return an index among `count` places, counted from the first one: -1 of 4 becomes 3.
 
     Raises:
         ValueError: there are fewer.
@@ -50,7 +50,7 @@ class Watched(dict[str, T]):
 
     @property
     def passed_over(self) -> list[str]:
-        """The names of what nobody has looked at."""
+        """The names of what no reader has looked at."""
         return [name for name in self if name not in self._read]
 
 

@@ -266,22 +266,22 @@ class Equation(NamedTuple):
 
     @property
     def free(self) -> str:
-        """The axes of the first operand only."""
+        """The axes of the first operand only: `ab` of `abc,cd->abd`."""
         return "".join(axis for axis in self.first if axis not in self.second)
 
     @property
     def units(self) -> str:
-        """The axes of the second operand only."""
+        """The axes of the second operand only: `d` of `abc,cd->abd`."""
         return "".join(axis for axis in self.second if axis not in self.first)
 
     @property
     def shared(self) -> str:
-        """The axes of both operands and of the result."""
+        """The axes of both operands and of the result: `h` of `ahk,hkn->ahn`."""
         return "".join(axis for axis in self.second if axis in self.first and axis in self.result)
 
     @property
     def summed(self) -> str:
-        """The axes of both operands that the result lacks."""
+        """The axes of both operands that the result lacks: `c` of `abc,cd->abd`."""
         return "".join(axis for axis in self.second if axis in self.first and axis not in self.result)
 
     @property
@@ -592,7 +592,9 @@ def _einsum_of_one(walk: Walk, node: OperatorNode, text: str, source: Source) ->
 def _sum_unwanted(
     walk: Walk, node: OperatorNode, view: View, letters: str, wanted: Collection[str]
 ) -> tuple[str, View]:
-    """Sum a value over the axes that are not wanted, and return the letters that are left, and the value."""
+    """Sum a value over those of its axes that are not wanted, and return the letters of the axes that are
+    left, and the sums.
+    """
     unwanted = [index for index, axis in enumerate(letters) if axis not in wanted]
     if not unwanted:
         return letters, view

@@ -144,7 +144,7 @@ def _evaluate_node(
 
 
 def _fault(node: OperatorNode, error: Exception) -> ReaderFault:
-    """Make the error for a mistake in a reader."""
+    """Make the error for a mistake in the reader of a node's operator."""
     return ReaderFault(f"{node.op}: {type(error).__name__}: {first_line(error)}")
 
 

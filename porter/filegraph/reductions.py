@@ -66,7 +66,7 @@ def reduce(
 def _reduce_array(
     walk: Walk, node: OperatorNode, source: Source, function: Function, positions: Collection[int]
 ) -> View:
-    """Reduce an array along axes, which stay with one cell."""
+    """Reduce an array along axes, which stay with one cell, and return the view."""
     view = walk.view(source)
     order = view.batch_first
     axes = sorted(order.index(position) for position in view.positions(positions))

@@ -123,7 +123,9 @@ def _map_of(walk: Walk, source: Source) -> tuple[View, Names]:
 
 
 def _resize_op(op: Resize, rows: _Target, columns: _Target) -> Op | None:
-    """Return a resize by scales or to sizes; None if neither is known of both axes."""
+    """Return the op of a resize: an Upsample where it repeats cells, otherwise a Resize by scales or to
+    sizes. None if neither is known of both axes.
+    """
     # whole scales repeat each cell, which an Upsample says at every size
     if op.mode == "nearest" and _repeats_cells(op, (rows.scale, columns.scale)):
         return Upsample(int(rows.scale or 1), int(columns.scale or 1))

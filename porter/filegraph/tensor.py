@@ -172,7 +172,9 @@ class Tensor:
         return self.walk.view(self.source) if array is None else array
 
     def derive(self, word: str, make: Callable[[OperatorNode], Read]) -> Tensor:
-        """Return the tensor of the same scope that `make` makes; `word` names it among the node's parts."""
+        """Return the tensor that `make` makes, in the reading of the same node; `word` names it among the
+        node's parts.
+        """
         return Tensor(self.scope, word, make)
 
     def or_else(self, other: Tensor) -> Tensor:

@@ -51,7 +51,9 @@ def strided_slice_index(masks: Mapping[str, int], count: int, *bounds: list[Dim]
 
 
 def slice_index(begins: list[Dim], sizes: list[Dim]) -> Index:
-    """Return what a Slice takes, as numpy's index; a size of -1 is all that is left."""
+    """Return what a Slice takes, as numpy's index: `[slice(2, 5)]` for begin 2 and size 3; a size of -1 is
+    all that is left.
+    """
     return [
         slice(begin, None if size < 0 else begin + size) for begin, size in zip(begins, sizes, strict=True)
     ]

@@ -233,8 +233,8 @@ class Views:
         return View(value, view.axes)
 
     def restore_layout(self, name: str, view: View, before: View) -> View:
-        """Return a value as a map in the file's own layout if the one `before` was held so, otherwise as it
-        is.
+        """Return a value as a map in the file's own layout if the one `before`, which it was made of, was
+        held so; otherwise as it is.
         """
         was_in_layout = before.value.is_map and self.axis_names(before) == self.layout()
         return self.own_view(self.in_file_layout(name, view)) if was_in_layout else view
@@ -503,7 +503,9 @@ class Views:
         return {axis: shape[index] for axis, index in open_axes.items()}
 
     def _sizes(self, value: Value) -> Sequence[Dim]:
-        """Return the sizes of a value's axes in the type of its shape."""
+        """Return the sizes of a value's axes, open ones too, in the type of its shape, as an op's shape rule
+        takes them.
+        """
         sizes = (cast(Any, piece.size) for piece in self._pieces(value)[1:])
         return cast(Sequence[Dim], cast(Any, type(value.shape))(sizes))
 
