@@ -394,8 +394,9 @@ def glu(x: Tensor, axis: int) -> Tensor:
 
 def band_part(x: Tensor, least: int | None, most: int | None) -> Tensor:
     """Keep the numbers of the last two axes on a band of diagonals, and put zeros elsewhere: those whose
-    column less their row is at least `least` and at most `most`; None is no bound. With `least` 0 and `most`
-    None that is the upper triangle. Raises Unsupported for axes of open size, or of too many cells.
+    column less their row is at least `least` and at most `most`; None leaves that side open. With `least` 0
+    and `most` None that is the upper triangle. Raises Unsupported for axes of open size, or of too many
+    cells.
     """
     known_sizes = [size for size in x.sizes[-2:] if not isinstance(size, Open)]
     if len(known_sizes) < 2 or not x.walk.flow.reserve_bytes(8 * math.prod(known_sizes)):

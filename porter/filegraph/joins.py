@@ -277,8 +277,8 @@ def _whole_constants(walk: Walk, sources: Sequence[Source]) -> list[Numbers]:
 
 
 def _whole_constant(walk: Walk, source: Source) -> Numbers | None:
-    """Return the numbers of a constant with all their repetitions; of one that is the same for each image, of
-    one image. None if it is no constant, or is repeated along axes of open size, or too often.
+    """Return the numbers of a constant with all their repetitions; if they are the same for each image, those
+    of one image. None for another source, and if it is repeated along axes of open size, or too often.
     """
     unrepeated = walk.drop_repeats(source)
     tensor = walk.weights(unrepeated)
@@ -299,8 +299,8 @@ def _whole_constant(walk: Walk, source: Source) -> Numbers | None:
 
 
 def _insert_tokens(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) -> View | None:
-    """Concatenate arrays of tokens and stored tokens, such as a class token, each of which stands before an
-    array, and return the view; None if a stored array is no tokens.
+    """Concatenate arrays of tokens and stored tokens, such as a class token before an array, and return the
+    view; None if a stored array has other axes than tokens x channels. A value ends the sources.
     """
     parts = list[View]()
     stored_before = list[Source]()
@@ -319,8 +319,8 @@ def _insert_tokens(walk: Walk, node: OperatorNode, sources: Sequence[Source], ax
 
 
 def _prepend_tokens(walk: Walk, name: str, view: View, stored: Sequence[Source]) -> View | None:
-    """Add stored tokens before those of a value, and return the view; None if a stored array is no tokens,
-    which are tokens x channels.
+    """Add stored tokens before those of a value, and return the view; None if a stored array has other axes
+    than tokens x channels.
     """
     value = view.value
     for index, source in enumerate(reversed(stored), 1):

@@ -625,7 +625,7 @@ def _sizes_by_letter(letters: str, view: View) -> dict[str, Dim]:
 
 def _join_axes(view: View, letters: str, wanted: Sequence[str], sizes: Mapping[str, Dim]) -> View:
     """Return the tensor with its axes in another order and joined: `abcd` with `wanted` = `["a", "db", "c"]`
-    gets three axes, of which the second joins d and b, d outermost.
+    gets the axes a, d and b joined (d outermost), and c.
 
     Args:
         letters: of the tensor's axes.

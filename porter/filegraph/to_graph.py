@@ -221,8 +221,8 @@ def _ends_before(file: FileGraph, refused: Collection[str]) -> list[str]:
             value_names = reads if len(reads) == len(node.inputs) else (None,) * len(node.inputs)
             ends += zip(node.inputs, value_names, strict=True)
     ends += [(name, None) for name in file.outputs]
-    # otherwise the tap is taken, the name under which the framework gives the node's value; where that is
-    # missing too, what is read is no value that a graph can end at, but a layout of one
+    # otherwise the tap is taken, the name under which the framework gives the node's value; without that
+    # too, a graph cannot end there: what is read is a layout of a value
     value_names_at_ends = dict.fromkeys(
         value_name or file.by_name[name].tap or ""
         for name, value_name in ends
