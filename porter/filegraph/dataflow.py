@@ -461,8 +461,9 @@ class Dataflow(Generic[N]):
                 yield from self._match_all(ordered, operand_patterns, captures)
 
     def _match_number(self, source: Operand, wanted: float, captures: Captures) -> Iterator[Captures]:
-        """Yield the captures if the source is a number that is the same as `wanted` in float32. If it differs
-        in float64, `exact` among the captures has `wanted` by the name of the constant.
+        """Yield the captures if the source is a number that is the same as `wanted` in float32, in which a
+        file may store it. If it differs in float64, `exact` among the captures has `wanted` by the name of
+        the constant.
         """
         number = self.number(source)
         if number is None or np.float32(number) != np.float32(wanted):

@@ -467,8 +467,8 @@ def running_sums(
 def _scale_by_stored(
     walk: Walk, node: OperatorNode, equation: Equation, sources: Sequence[Source], tensor: StoredTensor | None
 ) -> View:
-    """Multiply a value by a stored array that has some of the value's axes, in their order, and return the
-    product's view.
+    """Multiply a value by a stored array that has some of the value's axes, in their order, as
+    `abcd,bd->abcd` does, and return the product's view.
     """
     value_axes, stored_axes, _ = equation
     # axes at the end broadcast as they are; others get axes of one cell between them
@@ -548,25 +548,29 @@ def _einsum_of_values(walk: Walk, node: OperatorNode, equation: Equation, source
     """
     first_view, second_view = (walk.try_lay_out(source) for source in sources)
     first_axes, second_axes, result = equation
-    x, left = _sum_unwanted(walk, node, first_view, first_axes, {*second_axes, *result})
-    y, right = _sum_unwanted(walk, node, second_view, second_axes, {*first_axes, *result})
-    product_equation = Equation(x, y, result)
+    left_axes, left = _sum_unwanted(walk, node, first_view, first_axes, {*second_axes, *result})
+    right_axes, right = _sum_unwanted(walk, node, second_view, second_axes, {*first_axes, *result})
+    product_equation = Equation(left_axes, right_axes, result)
     if not product_equation.is_product or not product_equation.shared:
         raise Unsupported("of other axes")
     if not product_equation.summed:
         return _multiply_outer(walk, node, product_equation, [left, right])
-    sizes = _sizes_by_letter(x, left) | _sizes_by_letter(y, right)
+    sizes = _sizes_by_letter(left_axes, left) | _sizes_by_letter(right_axes, right)
     batch_axes = {
         axis
-        for axis, pieces in zip(x, left.known_axes, strict=False)
+        for axis, pieces in zip(left_axes, left.known_axes, strict=False)
         if any(piece.axis == "N" for piece in pieces)
     }
-    # the batch has to be the first axis of an array
-    shared = sorted(product_equation.shared, key=lambda axis: (axis not in batch_axes, x.index(axis)))
-    summed = "".join(sorted(product_equation.summed, key=x.index))
+
+    def batch_first(axis: str) -> tuple[bool, int]:
+        """Return the key that puts the batch before the other axes, since it has to be an array's first."""
+        return axis not in batch_axes, left_axes.index(axis)
+
+    shared = sorted(product_equation.shared, key=batch_first)
+    summed = "".join(sorted(product_equation.summed, key=left_axes.index))
     free, units = product_equation.free, product_equation.units
-    rows = _join_axes(left, x, [*shared, free, summed], sizes)
-    columns = _join_axes(right, y, [*shared, summed, units], sizes)
+    rows = _join_axes(left, left_axes, [*shared, free, summed], sizes)
+    columns = _join_axes(right, right_axes, [*shared, summed, units], sizes)
     products = _multiply_matrices(walk, node, (rows, columns))
     return _split_axes(products, [*shared, free, units], result, sizes)
 

@@ -108,7 +108,7 @@ def resize(
 
 
 def _map_of(walk: Walk, source: Source) -> tuple[View, Names]:
-    """Return the value as a map, and the name of each of its axes.
+    """Return the view of a value as a map, and the name of each of the view's axes.
 
     Raises:
         Unsupported: it is no map.

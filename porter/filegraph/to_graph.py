@@ -124,8 +124,8 @@ def _expect_bounded(graph: Graph, file: FileGraph, names: Mapping[str, str]) -> 
 
 
 def _final_activation(graph: Graph, shape_of: Mapping[str, Shape]) -> Node | None:
-    """Return the node of the softmax, log_softmax or sigmoid that makes the output of logits, which are a
-    node's value; None if the output is no such op's or no features.
+    """Return the node of the softmax, log_softmax or sigmoid that computes the output from logits, if the
+    output is features and the logits are the value of a node; otherwise None.
     """
     last = graph.by_path[graph.output]
     # where the output is a number of each image, the last node makes it of one feature: look before that

@@ -168,8 +168,8 @@ class Views:
         return None
 
     def has_channels(self, view: View, axis: int) -> bool:
-        """Return whether an axis has exactly the channels of the value, so that what a file does there is
-        done to each cell.
+        """Return whether an axis of the tensor is exactly the channels of the value: an op along it then acts
+        on the channels of each cell.
         """
         if view.axes is None or view.value.shape is None:
             layout = self.layout()

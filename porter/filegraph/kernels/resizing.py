@@ -21,8 +21,8 @@ class Rule:
 
 
 def resize(x: Numbers, axis: int, cells: int, scale: float, rule: Rule) -> Numbers:
-    """Resize an axis to so many cells; `scale` says how many times as long it is, which the places depend
-    on.
+    """Resize an axis to so many cells. `scale` says how many times as long it becomes, which ONNX's rules
+    compute the places of cells by.
 
     Raises:
         NotImplementedError: the mode or the coordinates are others.

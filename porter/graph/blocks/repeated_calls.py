@@ -83,8 +83,8 @@ def _first_calls(graph: Graph) -> dict[str, tuple[str, int]]:
 
 
 def _is_counterpart(node: Node, of_first_call: Node, first_calls: Mapping[str, tuple[str, int]]) -> bool:
-    """Return whether a node does to the values of a later call what `of_first_call` does to those of the
-    first.
+    """Return whether a node of a later call is what `of_first_call` is in the first one: it has the same op,
+    and reads the values of its call as the other one does.
 
     Args:
         first_calls: by the path of a layer in a later call, the layer of the first call, and the number.

@@ -73,7 +73,7 @@ class Moves:
 
 @cache
 def read_pattern(text: str) -> Moves | None:
-    """Read a pattern of `Rearrange`; return None if it is none."""
+    """Read a pattern of `Rearrange` such as `c h w -> (h w) c`; return None for another text."""
     sides = [[_parts(match) for match in _GROUP.finditer(side)] for side in text.split("->")]
     has_unread = any(axis is None for side in sides for axis in side)
     if len(sides) != 2 or has_unread or text.count("(") != text.count(")"):
