@@ -113,7 +113,7 @@ def same_pad(
     lower: bool = False,
     fill: float = 0.0,
 ) -> jax.Array:
-    """Pads by the rule of SAME: the odd cell at the end, or at the start if `lower`."""
+    """x padded by the rule of SAME: the odd cell at the end, or at the start if `lower`."""
     sides = []
     for size, cells, stride, apart in zip(x.shape[1:3], window_shape, strides, dilation, strict=True):
         total = max((-(-size // stride) - 1) * stride + (cells - 1) * apart + 1 - size, 0)
@@ -150,7 +150,9 @@ def counted_avg_pool(
     padding: tuple[tuple[int, int], tuple[int, int]],
     counted: tuple[tuple[int, int], tuple[int, int]],
 ) -> jax.Array:
-    """Average pool over zeros; the divisor counts `counted` of them."""
+    """Average pool of a map with zeros around it, which `padding` states. A window's sum is divided
+    by the number of its cells in the map and in the zeros that count, `counted`.
+    """
     rest = [(p - c, q - d) for (p, q), (c, d) in zip(padding, counted, strict=True)]
     cells = jnp.pad(jnp.ones_like(x[:1, :, :, :1]), ((0, 0), *counted, (0, 0)), constant_values=1)
     window = (1, *window_shape, 1), (1, *strides, 1), "VALID"
@@ -163,7 +165,7 @@ def counted_avg_pool(
 
 
 def adaptive_pool(x: jax.Array, rows: int, columns: int, function: str) -> jax.Array:
-    """The mean or the max of so many windows, which cover the map and differ by one cell."""
+    """The mean or the max of rows x columns windows, which cover the map and differ by one cell."""
     for axis, count in ((1, rows), (2, columns)):
         n = x.shape[axis]
         ends = [(i * n // count, -(-(i + 1) * n // count)) for i in range(count)]
@@ -222,23 +224,25 @@ def join(*values: jax.Array, axis: int) -> jax.Array:
 
 
 def flatten(x: jax.Array, order: str = "HWC") -> jax.Array:
-    """A map as features, cell by cell, or channel by channel (CHW)."""
+    """A map as features: all channels of a cell together (HWC), or all cells of a channel (CHW)."""
     return (x.transpose(0, 3, 1, 2) if order == "CHW" else x).reshape(len(x), -1)
 
 
 def crop(x: jax.Array, cells: tuple[tuple[Any, ...], ...]) -> jax.Array:
-    """Some cells of x: by axis from a start to a stop by a step."""
+    """x cut along axes: each of `cells` is an axis, a start, a stop and a step."""
     parts = {axis: slice(*ends) for axis, *ends in cells}
     return x[tuple(parts.get(axis, slice(None)) for axis in range(x.ndim))]
 
 
 def channel_shuffle(x: jax.Array, groups: int) -> jax.Array:
-    """Channels taken one of each group at a time."""
+    """Channels one of each group at a time: 0, 2, 1, 3 of 4 channels in 2 groups."""
     return x.reshape(*x.shape[:-1], groups, -1).swapaxes(-1, -2).reshape(x.shape)
 
 
 def depth_to_space(x: jax.Array, block: int, order: str = "DCR") -> jax.Array:
-    """Channels as cells of block x block: the cell first (DCR), or the channel (CRD)."""
+    """Channels as cells of block x block. Channels that stand together become one cell (DCR),
+    or one channel (CRD).
+    """
     n, rows, columns, channels = x.shape
     parts = (block, block, -1) if order == "DCR" else (-1, block, block)
     axes = (0, 1, 3, 2, 4, 5) if order == "DCR" else (0, 1, 4, 2, 5, 3)
@@ -247,7 +251,9 @@ def depth_to_space(x: jax.Array, block: int, order: str = "DCR") -> jax.Array:
 
 
 def space_to_depth(x: jax.Array, block: int, order: str = "DCR") -> jax.Array:
-    """Blocks of cells as channels: the cell first (DCR), or the channel (CRD)."""
+    """Blocks of block x block cells as channels. Those of one cell stand together (DCR),
+    or those of one channel (CRD).
+    """
     n, rows, columns, channels = x.shape
     cells = x.reshape(n, rows // block, block, columns // block, block, channels)
     cells = cells.transpose((0, 1, 3, 2, 4, 5) if order == "DCR" else (0, 1, 3, 5, 2, 4))
@@ -255,7 +261,7 @@ def space_to_depth(x: jax.Array, block: int, order: str = "DCR") -> jax.Array:
 
 
 def upsample(x: jax.Array, rows: int, columns: int) -> jax.Array:
-    """Every cell repeated so many times down and across."""
+    """Every cell repeated `rows` times down and `columns` times across."""
     return x.repeat(rows, axis=1).repeat(columns, axis=2)
 
 
@@ -276,13 +282,13 @@ def rearrange(x: jax.Array, pattern: str) -> jax.Array:
 
 
 def matmul(x: jax.Array, other: jax.Array, transpose: bool = False) -> jax.Array:
-    """The matrix product over the last axes; those of the second may be turned."""
+    """The matrix product over the last axes; `transpose` swaps those of the second value first."""
     return x @ (other.swapaxes(-1, -2) if transpose else other)
 
 
 def attention(*values: jax.Array, heads: int, scale: float) -> jax.Array:
-    """The attention of heads that are cut out of the channels of queries, keys and values:
-    three values, or one that has them side by side.
+    """softmax(queries @ keys^T * scale) @ values for each head, which is a part of the channels.
+    Queries, keys and values are three values, or one that has them side by side.
     """
     parts = jnp.split(values[0], 3, axis=-1) if len(values) == 1 else values
     of_heads = (part.reshape(*part.shape[:-1], heads, -1) for part in parts)
@@ -293,7 +299,9 @@ def attention(*values: jax.Array, heads: int, scale: float) -> jax.Array:
 
 
 def cell_shares(place: float, mode: str, a: float) -> dict[int, float]:
-    """The share of each cell around a place: of two, or of four by the polynomials of Keys."""
+    """The share of each cell around a place, by the cell's index: 0.75 of cell 2 and 0.25 of cell 3
+    for the place 2.25; in the mode `cubic` of four cells, by the polynomials of Keys.
+    """
     first = math.floor(place)
     t = place - first
     if mode == "linear":
@@ -315,7 +323,8 @@ def resize(
     a: float = -0.75,
     inside: bool = False,
 ) -> jax.Array:
-    """Other cells, computed from those around their places, at a size, a scale or `like`'s size.
+    """x with other numbers of rows and columns: `size`, `scale` times as many, or those of `like`.
+    Each cell is the nearest one to its place in x, or a sum of those around it with shares.
     Beyond the map are the cells of its edge; if `inside`, these have no share in a cubic one.
     """
     for axis in (1, 2):

@@ -110,7 +110,7 @@ def same_pad(
     lower: bool = False,
     fill: float = 0.0,
 ) -> mx.array:
-    """Pads by the rule of SAME: the odd cell at the end, or at the start if `lower`."""
+    """x padded by the rule of SAME: the odd cell at the end, or at the start if `lower`."""
     sides = []
     windows = zip(pair(kernel_size), pair(stride), pair(dilation), strict=True)
     for size, (cells, step, apart) in zip(x.shape[1:3], windows, strict=True):
@@ -158,7 +158,9 @@ def counted_avg_pool(
     padding: tuple[tuple[int, int], tuple[int, int]],
     counted: tuple[tuple[int, int], tuple[int, int]],
 ) -> mx.array:
-    """Average pool over zeros; the divisor counts `counted` of them."""
+    """Average pool of a map with zeros around it, which `padding` states. A window's sum is divided
+    by the number of its cells in the map and in the zeros that count, `counted`.
+    """
     pool = nn.AvgPool2d(kernel_size, stride)
     rest = [(p - c, q - d) for (p, q), (c, d) in zip(padding, counted, strict=True)]
     cells = mx.pad(mx.ones_like(x[:1, :, :, :1]), [(0, 0), *counted, (0, 0)], constant_values=1)
@@ -169,7 +171,7 @@ def counted_avg_pool(
 
 
 def adaptive_pool(x: mx.array, rows: int, columns: int, function: str) -> mx.array:
-    """The mean or the max of so many windows, which cover the map and differ by one cell."""
+    """The mean or the max of rows x columns windows, which cover the map and differ by one cell."""
     for axis, count in ((1, rows), (2, columns)):
         n = x.shape[axis]
         ends = [(i * n // count, -(-(i + 1) * n // count)) for i in range(count)]
@@ -238,12 +240,12 @@ def join(*values: mx.array, axis: int) -> mx.array:
 
 
 def flatten(x: mx.array, order: str = "HWC") -> mx.array:
-    """A map as features, cell by cell, or channel by channel (CHW)."""
+    """A map as features: all channels of a cell together (HWC), or all cells of a channel (CHW)."""
     return (x.transpose(0, 3, 1, 2) if order == "CHW" else x).reshape(len(x), -1)
 
 
 def wrapping_pad(x: mx.array, pad_width: tuple[tuple[int, int], ...]) -> mx.array:
-    """Pads by the cells of the other end."""
+    """x padded at each end of an axis by the cells of its other end."""
     for axis, (before, after) in enumerate(pad_width):
         n = x.shape[axis]
         if before or after:
@@ -252,18 +254,20 @@ def wrapping_pad(x: mx.array, pad_width: tuple[tuple[int, int], ...]) -> mx.arra
 
 
 def crop(x: mx.array, cells: tuple[tuple[Any, ...], ...]) -> mx.array:
-    """Some cells of x: by axis from a start to a stop by a step."""
+    """x cut along axes: each of `cells` is an axis, a start, a stop and a step."""
     parts = {axis: slice(*ends) for axis, *ends in cells}
     return x[tuple(parts.get(axis, slice(None)) for axis in range(x.ndim))]
 
 
 def channel_shuffle(x: mx.array, groups: int) -> mx.array:
-    """Channels taken one of each group at a time."""
+    """Channels one of each group at a time: 0, 2, 1, 3 of 4 channels in 2 groups."""
     return x.reshape(*x.shape[:-1], groups, -1).swapaxes(-1, -2).reshape(x.shape)
 
 
 def depth_to_space(x: mx.array, block: int, order: str = "DCR") -> mx.array:
-    """Channels as cells of block x block: the cell first (DCR), or the channel (CRD)."""
+    """Channels as cells of block x block. Channels that stand together become one cell (DCR),
+    or one channel (CRD).
+    """
     n, rows, columns, channels = x.shape
     parts = (block, block, -1) if order == "DCR" else (-1, block, block)
     axes = (0, 1, 3, 2, 4, 5) if order == "DCR" else (0, 1, 4, 2, 5, 3)
@@ -272,7 +276,9 @@ def depth_to_space(x: mx.array, block: int, order: str = "DCR") -> mx.array:
 
 
 def space_to_depth(x: mx.array, block: int, order: str = "DCR") -> mx.array:
-    """Blocks of cells as channels: the cell first (DCR), or the channel (CRD)."""
+    """Blocks of block x block cells as channels. Those of one cell stand together (DCR),
+    or those of one channel (CRD).
+    """
     n, rows, columns, channels = x.shape
     cells = x.reshape(n, rows // block, block, columns // block, block, channels)
     cells = cells.transpose((0, 1, 3, 2, 4, 5) if order == "DCR" else (0, 1, 3, 5, 2, 4))
@@ -280,7 +286,7 @@ def space_to_depth(x: mx.array, block: int, order: str = "DCR") -> mx.array:
 
 
 def upsample(x: mx.array, rows: int, columns: int) -> mx.array:
-    """Every cell repeated so many times down and across."""
+    """Every cell repeated `rows` times down and `columns` times across."""
     return mx.repeat(mx.repeat(x, rows, axis=1), columns, axis=2)
 
 
@@ -301,13 +307,13 @@ def rearrange(x: mx.array, pattern: str) -> mx.array:
 
 
 def matmul(x: mx.array, other: mx.array, transpose: bool = False) -> mx.array:
-    """The matrix product over the last axes; those of the second may be turned."""
+    """The matrix product over the last axes; `transpose` swaps those of the second value first."""
     return x @ (other.swapaxes(-1, -2) if transpose else other)
 
 
 def attention(*values: mx.array, heads: int, scale: float) -> mx.array:
-    """The attention of heads that are cut out of the channels of queries, keys and values:
-    three values, or one that has them side by side.
+    """softmax(queries @ keys^T * scale) @ values for each head, which is a part of the channels.
+    Queries, keys and values are three values, or one that has them side by side.
     """
     parts = mx.split(values[0], 3, axis=-1) if len(values) == 1 else values
     of_heads = (part.reshape(*part.shape[:-1], heads, -1) for part in parts)
@@ -318,7 +324,9 @@ def attention(*values: mx.array, heads: int, scale: float) -> mx.array:
 
 
 def cell_shares(place: float, mode: str, a: float) -> dict[int, float]:
-    """The share of each cell around a place: of two, or of four by the polynomials of Keys."""
+    """The share of each cell around a place, by the cell's index: 0.75 of cell 2 and 0.25 of cell 3
+    for the place 2.25; in the mode `cubic` of four cells, by the polynomials of Keys.
+    """
     first = math.floor(place)
     t = place - first
     if mode == "linear":
@@ -340,7 +348,8 @@ def resize(
     a: float = -0.75,
     inside: bool = False,
 ) -> mx.array:
-    """Other cells, computed from those around their places, at a size, a scale or `like`'s size.
+    """x with other numbers of rows and columns: `size`, `scale` times as many, or those of `like`.
+    Each cell is the nearest one to its place in x, or a sum of those around it with shares.
     Beyond the map are the cells of its edge; if `inside`, these have no share in a cubic one.
     """
     for axis in (1, 2):

@@ -40,6 +40,7 @@ class SamePad2d(nn.Module):
         self.value = value
 
     def amounts(self, size: int, axis: int) -> tuple[int, int]:
+        """How many cells to add before and behind an axis of `size` cells."""
         reach, stride = self.reach[axis], self.stride[axis]
         total = reach - (size - 1) % stride
         if reach + 1 < stride:
@@ -90,7 +91,9 @@ class SameAvgPool2d(nn.Module):
 
 
 class PaddedAvgPool2d(nn.Module):
-    """Average pool over zeros (left, right, top, bottom); the divisor counts `counted` of them."""
+    """Average pool of a map with zeros around it (left, right, top, bottom). A window's sum is
+    divided by the number of its cells in the map and in the zeros that count, `counted`.
+    """
 
     def __init__(
         self,
@@ -265,7 +268,7 @@ class PadChannels(nn.Module):
 
 
 def axes_in(side: str) -> list[list[str]]:
-    """The parts of each axis on one side of a pattern."""
+    """The parts of each axis on one side of a pattern: [["k", "c"], ["h"]] for "(k c) h"."""
     return [(group or word).split() for group, word in re.findall(r"\(([^()]*)\)|(\S+)", side)]
 
 
@@ -297,7 +300,7 @@ class Rearrange(nn.Module):
 
 
 class MatMul(nn.Module):
-    """The matrix product of two values over their last axes; those of the second may be turned."""
+    """The matrix product over the last axes; `transpose` swaps those of the second value first."""
 
     def __init__(self, transpose: bool = False) -> None:
         super().__init__()
@@ -308,8 +311,8 @@ class MatMul(nn.Module):
 
 
 class Attention(nn.Module):
-    """The attention of heads that are cut out of the channels of queries, keys and values:
-    three values, or one that has them side by side.
+    """softmax(queries @ keys^T * scale) @ values for each head, which is a part of the channels.
+    Queries, keys and values are three values, or one that has them side by side.
     """
 
     def __init__(self, heads: int, scale: float) -> None:

@@ -81,6 +81,7 @@ class Resize(nn.Module):
         self.inside = inside
 
     def places(self, n: int, cells: int | tuple[int, int], device: torch.device) -> torch.Tensor:
+        """Where, among the n cells of an axis of the map, each cell of the result lies."""
         if isinstance(cells, tuple):
             parts, whole = cells
             m, step = n * parts // whole, whole / parts
@@ -92,12 +93,13 @@ class Resize(nn.Module):
         return i * step if self.coordinates == "asymmetric" else (i + 0.5) * step - 0.5
 
     def nearest(self, places: torch.Tensor) -> torch.Tensor:
+        """The nearest cell to each place, by the rule of `rounding`."""
         half = 0.5 if self.rounding.startswith("round") else 0.0
         up = self.rounding in ("ceil", "round_prefer_floor")
         return torch.ceil(places - half) if up else torch.floor(places + half)
 
     def shares(self, t: torch.Tensor) -> list[torch.Tensor]:
-        """The shares of the two or the four cells around a position."""
+        """The shares of the two or the four cells around each place, which is t behind a cell."""
         if self.mode == "linear":
             return [1 - t, t]
         a = self.a
