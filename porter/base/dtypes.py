@@ -68,7 +68,7 @@ class OverflowsError(PorterError):
 
 
 def storage_type(dtype: Dtype) -> np.dtype[np.generic]:
-    """Return the numpy type; bfloat16 is ml_dtypes'."""
+    """Return numpy's type of this name. numpy has no bfloat16 of its own: ml_dtypes adds it."""
     if dtype == "bfloat16":
         import ml_dtypes  # noqa: F401  gives numpy the name; slow to import
     return np.dtype(dtype)

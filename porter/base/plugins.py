@@ -56,7 +56,7 @@ class Plugin:
         return {"kind": self.kind, "name": self.name, "package": self.package, "version": self.version}
 
     def error(self, message: str) -> PluginError:
-        """Return an error of this plug-in."""
+        """Return an error that blames this plug-in, with the advice to report or to remove it."""
         next = f"report it to the authors of {self.package}, or remove it: pip uninstall {self.package}"
         return PluginError(message, where=self.where, next=next)
 

@@ -172,6 +172,7 @@ def evaluate(given: GivenArguments, results: Path | None, as_json: bool) -> None
 
 @command(app, commands.INSPECT)
 def inspect(given: GivenArguments, tensors: bool, as_json: bool) -> None:
+    """Print what a file is, and the commands that port it."""
     from porter.source.inspection import inspect
 
     inspection = inspect(**given)
@@ -180,6 +181,7 @@ def inspect(given: GivenArguments, tensors: bool, as_json: bool) -> None:
 
 @command(app, commands.PADS)
 def pads(given: GivenArguments, all_sites: bool, as_json: bool) -> None:
+    """Print how a source pads, and how a port of it does the same."""
     from porter.conversion.pad_table import pads
 
     table = pads(**given)

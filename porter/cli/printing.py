@@ -50,8 +50,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def first_lines(label: str, items: Sequence[str]) -> list[str]:
-    """Return a line for each of the first items, after a label, and one that says how many more there are: `
-    failed  a.jpg: ...`.
+    """Return a line for each of the first items, after a label, and one that says how many more there are:
+    `failed  a.jpg: ...`.
     """
     lines = [f"{label}{item}" for item in items[:LISTED]]
     if len(items) > LISTED:
@@ -250,7 +250,9 @@ def _check_lines(result: Verdict) -> list[str]:
 
 
 def _reference_line(result: Verdict) -> str:
-    """Say what ran beside the port, and on what."""
+    """Say what ran beside the port, and on what: `reference: keras.applications, run by Keras; images, 4 in
+    float64: ...`.
+    """
     parities = result.parities or (result.given.parities if result.given else ())
     images = " and ".join(f"{parity.inputs} in {parity.dtype}" for parity in parities)
     fed = f"images, {images}: {result.fed.words}"
@@ -518,10 +520,11 @@ def _proof(proof: Proof) -> str:
 
 
 def report(written: Report) -> list[str]:
-    return [
-        str(written.path),
-        *(f"  not in it  {what}: {command}" for what, command in written.missing.items()),
-    ]
+    """Return the lines of `porter report`: where the page is, and which sections it lacks, with the commands
+    that make them.
+    """
+    missing = [f"  not in it  {section}: {command}" for section, command in written.missing.items()]
+    return [str(written.path), *missing]
 
 
 def declared_record(file: Recipe | Declared) -> dict[str, Any]:

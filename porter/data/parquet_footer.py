@@ -143,9 +143,11 @@ class _CompactProtocol:
         """
         head = self.byte()
         # The upper half of the byte is the number of elements, or 15 if the number follows.
-        count = head >> 4 if head >> 4 < 15 else self.varint()
+        count, kind = head >> 4, head & 15
+        if count == 15:
+            count = self.varint()
         for _ in range(count):
-            yield head & 15
+            yield kind
 
     def enter_structs(self, wanted: int) -> Iterator[None]:
         """Yield at each struct in the list that is the field `wanted` of this struct, for the caller to read

@@ -158,10 +158,8 @@ def is_photo(name: str) -> bool:
 
 def why_unread(name: str) -> str:
     """Return why a photo of this name cannot be read; an empty text if it can."""
-    suffix = name.lower().rpartition(".")[2]
-    return (
-        f"porter does not read .{suffix}: save it as JPEG or PNG" if f".{suffix}" in _UNREAD_SUFFIXES else ""
-    )
+    suffix = f".{name.lower().rpartition('.')[2]}"
+    return f"porter does not read {suffix}: save it as JPEG or PNG" if suffix in _UNREAD_SUFFIXES else ""
 
 
 def validation_number(key: str) -> int | None:
@@ -169,4 +167,5 @@ def validation_number(key: str) -> int | None:
     none.
     """
     match = _VALIDATION_NAME.match(key.rpartition("/")[2])
-    return int(match[1]) if match and 1 <= int(match[1]) <= VALIDATION_IMAGES else None
+    number = int(match[1]) if match else 0
+    return number if 1 <= number <= VALIDATION_IMAGES else None

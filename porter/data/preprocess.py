@@ -364,7 +364,7 @@ def centre_crop(pixels: Pixels, protocol: Preprocess) -> Pixels:
 
 
 def mirror_pair(pixels: Pixels, protocol: Preprocess) -> list[Pixels]:
-    """Return the crop that the protocol takes, and the same pixels mirrored."""
+    """Return two crops: the one that the protocol takes, and its mirror image."""
     crop = centre_crop(pixels, protocol)
     return [crop, _mirror(crop)]
 
@@ -486,8 +486,8 @@ def _corner_of_crop(height: int, width: int, protocol: Preprocess) -> tuple[int,
 
 
 def _corner_of_square(height: int, width: int, side: int, rounding: CropRounding) -> tuple[int, int]:
-    """Return top and left of a square in the centre."""
+    """Return top and left of a square in the centre; `rounding` says which way half a pixel goes."""
     if rounding == "even":
         return round((height - side) / 2), round((width - side) / 2)
-    up = rounding == "up"  # adds 1 before the halves are rounded down
-    return (height - side + up) // 2, (width - side + up) // 2
+    added = 1 if rounding == "up" else 0  # before the halves are rounded down
+    return (height - side + added) // 2, (width - side + added) // 2

@@ -53,11 +53,8 @@ def example_protocol(size: int, interpolation: str, scaling: str = ",divide=255"
 
 def protocol_text(protocol: Preprocess) -> str:
     """Return a protocol as a text that `read_preprocess` reads: `name=value` pairs without the defaults."""
-    values = {field.name: getattr(protocol, field.name) for field in fields(protocol)}
-    stated = {
-        field.name: values[field.name] for field in fields(protocol) if values[field.name] != field.default
-    }
-    return ",".join(f"{name}={_value_text(value)}" for name, value in stated.items())
+    values = [(field, getattr(protocol, field.name)) for field in fields(protocol)]
+    return ",".join(f"{field.name}={_value_text(value)}" for field, value in values if value != field.default)
 
 
 def _value_text(value: Any) -> str:

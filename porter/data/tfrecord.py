@@ -60,8 +60,11 @@ class _BrokenMessage(Exception):
 def is_tfrecord(path: Path) -> bool:
     """Return whether the content of a file is a TFRecord's, by the checksum of the first record's length."""
     with path.open("rb") as file:
-        head = file.read(_HEADER.size)
-    return len(head) == _HEADER.size and masked_crc32c(head[:8]) == _HEADER.unpack(head)[1]
+        header = file.read(_HEADER.size)
+    if len(header) < _HEADER.size:
+        return False
+    _, checksum = _HEADER.unpack(header)
+    return masked_crc32c(header[:8]) == checksum
 
 
 def iterate_records(file: io.BufferedReader, path: Path) -> Iterator[TfRecord]:
@@ -198,7 +201,11 @@ def _first_value(file: BinaryIO, feature: TfRecord) -> FeatureValue | None:
 
 
 def _read_text(file: BinaryIO, record: TfRecord) -> bytes:
-    """Return the bytes of a short text."""
+    """Return the bytes of a short text, such as a label or the name of a feature.
+
+    Raises:
+        _BrokenMessage: it is longer than _MAX_TEXT.
+    """
     if record.end - record.start > _MAX_TEXT:
         raise _BrokenMessage(f"a text of {record.end - record.start:,} bytes")
     file.seek(record.start)

@@ -193,13 +193,15 @@ def _measure(
 
 
 def _say_where_to_go_on(scored: Scored, photos: int) -> str:
-    """Say at which of so many photos the next run goes on."""
+    """Say, in a warning beside the figures of an interrupted run, at which of so many photos the next one
+    goes on.
+    """
     reached = int(scored.reached.sum())
     return f"another run goes on at photo {reached:,} of {photos:,}; with {AFRESH}, at the first"
 
 
 def _result_of_port(port: StoredPort, result: Evaluation) -> OfPort:
-    """Make the result of one of several ports, which says of which port it is."""
+    """Make the result of one of several ports: the evaluation, with the port's folder, name and framework."""
     record = port.record
     return OfPort(str(port.folder), record.name, record.framework, result, _count_parameters(port))
 

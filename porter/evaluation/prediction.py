@@ -99,8 +99,9 @@ def predict(asked: PredictOptions) -> tuple[Prediction, ...]:
 
 def _as_list(images: PhotoInput | Sequence[PhotoInput]) -> list[PhotoInput]:
     """Return the photos as a list, whether the caller gave one photo or a sequence of them."""
-    several = isinstance(images, Sequence) and not isinstance(images, str | PathLike)
-    return list(cast("Sequence[PhotoInput]", images)) if several else [cast("PhotoInput", images)]
+    if isinstance(images, Sequence) and not isinstance(images, str | PathLike):
+        return list(cast("Sequence[PhotoInput]", images))
+    return [cast("PhotoInput", images)]
 
 
 def pixels_of(photo: PhotoInput, protocol: Preprocess) -> NDArray[np.float32]:

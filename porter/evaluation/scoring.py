@@ -218,11 +218,12 @@ def _begin(models: Mapping[str, Classifier], batch: Batch) -> dict[str, Callable
 
 
 def _logits(begun: Mapping[str, Callable[[], Array]], batch: Batch) -> NamedArrays:
-    """Wait for the logits that the models have begun to compute, photos x crops x classes."""
-    return {
-        name: (logits := wait()).reshape(len(batch.positions), -1, logits.shape[-1])
-        for name, wait in begun.items()
-    }
+    """Wait for the logits that the models have begun to compute, and return them by model, photos x crops x
+    classes.
+    """
+    by_model = {name: wait() for name, wait in begun.items()}
+    photos = len(batch.positions)
+    return {name: logits.reshape(photos, -1, logits.shape[-1]) for name, logits in by_model.items()}
 
 
 class _Tally:

@@ -85,8 +85,8 @@ def drop(file: Path) -> None:
 
 
 def read_kept(file: Path, photo_count: int) -> list[Measured] | None:
-    """Read what was kept of a pass over so many photos; None if there is nothing, or nothing that can be
-    read.
+    """Read what was kept of a pass over so many photos, for each port; None if there is nothing, or nothing
+    that can be read.
     """
     try:
         return [_from_json(of_port, photo_count) for of_port in json.loads(file.read_text(encoding="utf-8"))]

@@ -297,6 +297,7 @@ def preprocessing(protocol: Preprocess) -> list[str]:
 
 
 def _channel_values(values: tuple[float, float, float]) -> str:
+    """Write three numbers, one for each channel; one of them if they are equal."""
     if len(set(values)) == 1:
         return f"{values[0]:g}"
     return f"{values[0]:g}, {values[1]:g} and {values[2]:g}, channel by channel"

@@ -107,7 +107,9 @@ def round_ticks(low: float, high: float, most: int) -> list[float]:
 
 
 def _attribute_text(value: str | float) -> str:
-    """Write an attribute; a coordinate has at most two decimals."""
+    """Write the value of an attribute: a text as it is, a coordinate with at most two decimals, such as
+    `12.5`.
+    """
     if isinstance(value, str):
         return value
     if not isfinite(value):

@@ -173,6 +173,6 @@ def farthest_images(graph: Graph, known: Sequence[Array], pool: Array, run: Valu
 
 
 def _largest_both_ways(value: Array) -> Array:
-    """Return the largest number of each image, and that of its negative: 2 x N."""
+    """Return the largest number of each image's values, and the largest of their negatives: 2 x N."""
     flat = value.reshape(len(value), -1).astype(np.float64, copy=False)
     return np.stack([flat.max(axis=1), -flat.min(axis=1)])

@@ -135,8 +135,6 @@ class Shifted(Wrapped):
 
 def with_port_paths(record: Record, source: SourceValues) -> SourceValues:
     """Return the source with its values under the port's paths, which differ where numbers are computed."""
-    return (
-        Shifted(source, record.folded or {}, frozenset(record.absorbed.values()))
-        if record.computed
-        else source
-    )
+    if not record.computed:
+        return source
+    return Shifted(source, record.folded or {}, frozenset(record.absorbed.values()))

@@ -165,7 +165,7 @@ _MOST_KEPT = 1 << 20
 
 
 def _doubled(images: Images) -> Images:
-    """Repeat each cell, for twice as many rows and columns."""
+    """Repeat each cell of N x C x H x W, for twice as many rows and columns."""
     return np.repeat(np.repeat(images, 2, axis=2), 2, axis=3)
 
 

@@ -151,7 +151,9 @@ class ReadGraph:
         return [values[tap] for tap in self.taps]
 
     def rounding(self, output: int) -> float:
-        """Return how far an output is from itself in float64: the largest of several draws."""
+        """Return how far float32, or the file's half precision, moves an output from float64: the largest of
+        several draws, each with other roundings of the inputs.
+        """
         exact = self.outputs("float64")[output]
         drawn = (self.outputs(self.type, seed)[output] for seed in (None, *range(_DRAWS)))
         return max(norms(exact, value).rel_l2 for value in drawn)

@@ -345,8 +345,10 @@ def _disagreement_of_programs(forms: Iterable[Form], image: Array) -> str | None
     implementation; None if they agree, or one cannot run.
     """
     first = next(iter(forms), None)
+    if not isinstance(first, FileGraphSource):
+        return None
     with suppress(NotInstalled, CannotRun):  # one of the two cannot run
-        return first.disagreement(image) if isinstance(first, FileGraphSource) else None
+        return first.disagreement(image)
     return None
 
 

@@ -88,8 +88,8 @@ class ReferenceName:
 
 
 def model_itself(opened: Opened) -> ReferenceName | None:
-    """Return the model that the user holds as the reference of its own port; None where the source is no
-    model in memory, or its file is the model.
+    """Return the model in memory that is ported as a reference of its own port; None where the source is no
+    such model, or the file that porter reads is the model.
     """
     held = opened.in_memory
     if held is None or held.make_copy is None:
@@ -147,7 +147,9 @@ class UserReference:
     run_by: str = "its own code"
 
     def takes(self, size: KnownSize) -> bool:
-        """Try the reference at a size, and return whether it runs."""
+        """Return whether the reference runs at a size (rows, columns); it is tried, unless it states its
+        sizes.
+        """
         if size == self.sizes.built or self.sizes.only is not None:
             return self.sizes.takes(size)
         try:
@@ -484,8 +486,11 @@ def _expect_outputs(
 
 
 def _other_function_error(given: ReferenceName, expected: str, got: str, next: str) -> PorterError:
-    """Make the error of a reference that is another function; what a model in memory gives is the source's
-    own, so that one is a mistake of porter's.
+    """Make the error of a reference that is another function than the source. What a model in memory gives is
+    the source's own, so that porter's reading is then wrong.
+
+    Args:
+        expected, got: what the source gives and what the reference does, in words.
     """
     if given.held is not None:
         message = f"it gives {got}, and porter reads a graph that gives {expected}"

@@ -212,7 +212,11 @@ def _take_evenly(candidates: Sequence[T], limit: int | None) -> Sequence[T]:
 
 
 def _parse_split(word: str) -> str:
-    """Return porter's word for a split."""
+    """Return porter's word for a split: `validation` for `val`.
+
+    Raises:
+        UsageError: it is no word for a split.
+    """
     if word.lower() not in _SPLIT_WORDS:
         raise UsageError(
             f"there is no split '{word}'", where=SPLIT, next=f"write one of {', '.join(_SPLIT_WORDS)}"

@@ -114,7 +114,11 @@ def names_in_folder(folder: Path) -> tuple[list[str], list[str]]:
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:
-    """Return what is in a folder."""
+    """Return what is in a folder, unsorted.
+
+    Raises:
+        FileError: it cannot be read.
+    """
     try:
         with os.scandir(folder) as entries:
             return list(entries)
@@ -197,7 +201,13 @@ def _folder_above(names: Sequence[str]) -> str:
 def _candidate_in_class(
     name: str, place: Bytes | None, why: str, labels_of_folders: Mapping[str, int | None]
 ) -> PhotoCandidate:
-    """Return a photo whose class is the folder that it lies in."""
+    """Return a photo with the class of the folder that it lies in, or with the reason why it has none.
+
+    Args:
+        name: its path from the folder of the classes on, such as `n01440764/a.JPEG`.
+        place: where its bytes are; None if it cannot be read.
+        why: the reason for that, or empty.
+    """
     folder = _class_of(name)
     label = labels_of_folders.get(folder)
     why_no_label = why_no_class(folder) if folder else "it lies in no class folder"
@@ -228,8 +238,8 @@ def read_flat_tar(path: Path, members: list[TarMember]) -> FoundPhotos:
 
 
 def _flat_candidate(name: str, place: Bytes | None, why: str) -> PhotoCandidate:
-    """Return a photo whose class is in its name, if that is one of Hugging Face's val_images.tar.gz:
-    `ILSVRC2012_val_00000293_n01440764.JPEG`.
+    """Return a photo in a folder without classes. Its class is in its name, if that is one of Hugging Face's
+    val_images.tar.gz: `ILSVRC2012_val_00000293_n01440764.JPEG`; otherwise a file of labels has it.
     """
     match = _WITH_WNID.match(name.rpartition("/")[2])
     label = wnid_label(match[1]) if match else None

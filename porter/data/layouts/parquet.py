@@ -48,10 +48,12 @@ def read_saved_photos(path: Path, files: Sequence[Path], classes: Classes) -> Fo
 
 
 def _classes_of_numbers(names: Sequence[str] | None, classes: Classes, file: Path) -> Sequence[int | None]:
-    """Return the class of each number in a table: by the names of its classes if it states them, otherwise
-    the number itself.
+    """Return the port's row for each number that a table's labels may have: by the names of its classes if it
+    states them, otherwise the number itself.
     """
-    return tuple(range(classes.count)) if names is None else labels_of_names(names, classes, str(file))
+    if names is None:
+        return range(classes.count)
+    return labels_of_names(names, classes, str(file))
 
 
 def _candidate(
@@ -85,7 +87,9 @@ def _candidate(
 
 
 def _row_of_label(label: int | str | None, known: Sequence[int | None], imagenet: bool) -> int | None:
-    """Return the class of a label, which is a number or a wnid; None if it is no class of the port."""
+    """Return the port's row for a label: through `known`, the rows by the data set's numbers, or by its wnid;
+    None if it is no class of the port.
+    """
     if isinstance(label, int):
         return known[label] if 0 <= label < len(known) else None
     return wnid_label(label) if label and imagenet else None

@@ -57,8 +57,9 @@ class TarMember(NamedTuple):
 def is_tar(path: Path) -> bool:
     """Return whether the content of a file is a tar's; an empty tar is one too."""
     with path.open("rb") as file:
-        head = file.read(512)
-    return head[257:262] == b"ustar" or (len(head) == 512 and not any(head))
+        header = file.read(512)
+    is_end = len(header) == 512 and not any(header)  # a block of zeros ends a tar
+    return header[257:262] == b"ustar" or is_end
 
 
 def unpacker(path: Path) -> str | None:
@@ -258,7 +259,9 @@ def _read_label(
 
 
 def _class_of_text(value: str, known: Sequence[int | None], imagenet: bool) -> int | None:
-    """Return the class of a number or a wnid; None if it is no class of the port."""
+    """Return the class of a number (through `known`, the port's rows by the data set's numbers) or of a wnid;
+    None if it is no class of the port.
+    """
     if value.isascii() and value.isdigit() and len(value) <= 9:
         return known[int(value)] if int(value) < len(known) else None
     return wnid_label(value) if imagenet else None

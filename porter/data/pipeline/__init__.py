@@ -172,7 +172,7 @@ def _make_batches(
 
 
 def _groups(pairs: Iterable[tuple[int, Resized]], size: int) -> Iterator[list[tuple[int, Resized]]]:
-    """Yield the pairs in lists of `size`."""
+    """Yield the pairs of positions and pixels in lists of `size`, the last one with what is left."""
     pairs = iter(pairs)
     while group := list(islice(pairs, size)):
         yield group

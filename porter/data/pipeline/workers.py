@@ -133,6 +133,7 @@ def _send(process: _Process, message: Any) -> bytes:
 
 
 def _close_pipes(process: _Process) -> None:
+    """Close the input and the output of a process that has ended."""
     for pipe in filter(None, (process.stdin, process.stdout)):
         with suppress(OSError):  # a job that nobody read
             pipe.close()

@@ -75,9 +75,12 @@ def _without_labels(outcomes: Sequence[Outcome], loss: float) -> str | None:
 
 
 def _tells(outcome: Outcome, loss: float, most: float) -> bool:
-    """Return whether the answers depend on the photo. What they tell of it is by how much the entropy of
-    their mean exceeds the mean of their entropies; `most` is what they could tell, in nats, and `loss` the
-    entropy of answers by chance.
+    """Return whether the answers depend on the photo. They tell of it by how much the entropy of their mean
+    exceeds the mean of their entropies.
+
+    Args:
+        loss: the entropy of answers by chance, in nats.
+        most: what answers could tell of the photo, in nats.
     """
     entropy = mean(outcome.entropy)
     share = (outcome.mean_answer - entropy) / most

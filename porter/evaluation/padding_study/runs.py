@@ -177,6 +177,8 @@ class Bench:
         return Outcome(self._ranks(scores.centre), ten, losses.entropy, losses.log_loss, losses.mean_answer)
 
     def _ranks(self, scored: Ranks) -> Ranks:
-        """Return the ranks of all photos of the data set; those that failed count as never right."""
+        """Return the ranks of all photos of the data set. Those that failed have UNSCORED, which counts as
+        never right: in `scored` they are -1, and those that the data set already names as failed come last.
+        """
         never = np.full(len(self.photos.failed), UNSCORED, np.int32)
         return np.concatenate([np.where(scored < 0, UNSCORED, scored).astype(np.int32), never])

@@ -79,7 +79,9 @@ def _height(value: float, down: AxisScale, top: float, bottom: float) -> float:
 
 
 def _draw_decades(low: int, high: int, down: AxisScale, width: int) -> list[Element]:
-    """Draw the lines of the decades and their labels."""
+    """Draw a line for each power of ten from `low` to `high`, or for every second or third if there are many,
+    and its label such as 1e-7.
+    """
     step = max(1, ceil((high - low) / MAX_DECADES))
     parts = []
     for decade in range(low, high + 1, step):
