@@ -250,8 +250,8 @@ def _check_lines(result: Verdict) -> list[str]:
 
 
 def _reference_line(result: Verdict) -> str:
-    """Say what ran beside the port, and on what: `reference: keras.applications, run by Keras; images, 4 in
-    float64: ...`.
+    """Say what ran beside the port, and on what: `reference: the file's own graph, run by TensorFlow; images,
+    26 in float32 and 1 in float64: -1 to 1`.
     """
     parities = result.parities or (result.given.parities if result.given else ())
     images = " and ".join(f"{parity.inputs} in {parity.dtype}" for parity in parities)

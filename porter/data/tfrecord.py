@@ -63,7 +63,7 @@ def is_tfrecord(path: Path) -> bool:
         header = file.read(_HEADER.size)
     if len(header) < _HEADER.size:
         return False
-    _, checksum = _HEADER.unpack(header)
+    checksum: int = _HEADER.unpack(header)[1]
     return masked_crc32c(header[:8]) == checksum
 
 

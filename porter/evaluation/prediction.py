@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,8 +100,8 @@ def predict(asked: PredictOptions) -> tuple[Prediction, ...]:
 def _as_list(images: PhotoInput | Sequence[PhotoInput]) -> list[PhotoInput]:
     """Return the photos as a list, whether the caller gave one photo or a sequence of them."""
     if isinstance(images, Sequence) and not isinstance(images, str | PathLike):
-        return list(cast("Sequence[PhotoInput]", images))
-    return [cast("PhotoInput", images)]
+        return list(images)
+    return [images]
 
 
 def pixels_of(photo: PhotoInput, protocol: Preprocess) -> NDArray[np.float32]:
