@@ -27,7 +27,9 @@ _THREADS = "OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"
 _REFUSALS = 1, 2
 """The statuses of a program that gives a reason, as `porter convert` does; a fault of its own has another."""
 _BETWEEN_LOOKS = 0.1
+"""Seconds between two looks at a process: whether it has ended, its time and its memory."""
 _LAST_LETTERS = 300
+"""So many letters of a failed process's stderr, its last ones, are its message."""
 _PER_GB = 1e9
 
 
@@ -92,8 +94,7 @@ class JobRunner:
         """
         logs = self.folder / LOGS
         out = self.folder / PORTS / job.name
-        usual = (*OUT.words(out), *OVERWRITE.words(True), *JSON.words(True))
-        command = [*self.program, *job.words, *usual]
+        command = [*self.program, *job.words, *OUT.words(out), *OVERWRITE.words(True), *JSON.words(True)]
         begun = time.monotonic()
         with (
             (logs / f"{job.name}.json").open("w+", encoding="utf-8") as printed,
@@ -109,21 +110,21 @@ class JobRunner:
                 start_new_session=True,
             )
             try:
-                broken, peak = _watch(process, self.limits, stopped)
+                broken_limit, peak = _watch(process, self.limits, stopped)
             finally:
                 _kill(process)
             took = {"seconds": round(time.monotonic() - begun, 1), "peak": peak}
-            if broken is not None:
-                return JobResult.of(job, "failed", code="limit", message=broken, **took)
+            if broken_limit is not None:
+                return JobResult.of(job, "failed", code="limit", message=broken_limit, **took)
             printed.seek(0)
             said.seek(0)
             return _result(job, process.returncode, printed.read(), said.read(), took)
 
     @property
     def _environment(self) -> dict[str, str]:
-        """The environment of a job, in which libraries do not take all processors each."""
-        usual = {} if self.threads is None else dict.fromkeys(_THREADS, str(self.threads))
-        return {**usual, **os.environ}
+        """The environment of a job: this process's, and `threads` where it says nothing of them."""
+        limited = {} if self.threads is None else dict.fromkeys(_THREADS, str(self.threads))
+        return {**limited, **os.environ}
 
 
 def _watch(
@@ -134,7 +135,7 @@ def _watch(
     Returns:
         What it exceeded, in words, and the most bytes of memory that it had; None where it was not measured.
     """
-    measured = _memory_of(process.pid) if limits.gigabytes is not None else None
+    measure_memory = _memory_of(process.pid) if limits.gigabytes is not None else None
     begun = time.monotonic()
     peak = None
     while True:
@@ -146,8 +147,8 @@ def _watch(
             return "it was stopped", peak
         if limits.seconds is not None and time.monotonic() - begun > limits.seconds:
             return f"it took longer than {limits.seconds:g} s", peak
-        if measured is not None and limits.gigabytes is not None:
-            peak = max(peak or 0, measured())
+        if measure_memory is not None and limits.gigabytes is not None:
+            peak = max(peak or 0, measure_memory())
             if peak > limits.gigabytes * _PER_GB:
                 return f"it took {peak / _PER_GB:.1f} GB of memory, more than {limits.gigabytes:g}", peak
 
@@ -175,14 +176,16 @@ def _memory_of(process: int) -> Callable[[], int]:
     psutil = import_psutil()
 
     def resident() -> int:
+        """Return the memory of the process and of all that it began."""
         with suppress(psutil.NoSuchProcess):
             top = psutil.Process(process)
             return sum(map(_resident, (top, *top.children(recursive=True))))
         return 0
 
-    def _resident(each: Any) -> int:
+    def _resident(running: Any) -> int:
+        """Return the memory of one process; 0 once it has ended."""
         with suppress(psutil.Error):
-            return int(each.memory_info().rss)
+            return int(running.memory_info().rss)
         return 0
 
     return resident
@@ -205,15 +208,15 @@ def _result(job: Job, status: int, printed: str, said: str, took: Mapping[str, A
     porter's own error, or failed.
 
     Args:
+        status: minus the number of the signal that killed it, otherwise its exit status.
         printed: its stdout, one JSON object unless it failed.
         said: its stderr.
         took: its time and memory.
     """
-    # minus the number of the signal
     if status < 0:
         message = f"the process was killed by signal {-status} ({signal.Signals(-status).name})"
         return JobResult.of(job, "failed", code="killed", message=message, **took)
-    with suppress(ValueError):
+    with suppress(ValueError):  # it ended before it printed a whole object
         record = json.loads(printed)
         if status == 0:
             return JobResult.of_record(job, record, **took)

@@ -80,32 +80,37 @@ def batch(asked: BatchOptions, program: Sequence[str]) -> BatchOutcome:
         (folder / name).mkdir(parents=True, exist_ok=True)
     with locked(folder / f".shard-{shard}-of-{shards}.lock", wait=False):
         # every `shards`-th job, so that jobs of one kind are spread
-        mine = jobs[shard - 1 :: shards]
-        left = [job for job in mine if not read_result(folder, job).is_final]
+        jobs_of_shard = jobs[shard - 1 :: shards]
+        to_make = [job for job in jobs_of_shard if not read_result(folder, job).is_final]
+        skipped = len(jobs_of_shard) - len(to_make)
         runner = JobRunner(folder.resolve(), Path.cwd(), tuple(program), limits)
-        ended = _on_ray(left, runner) if asked.on == RAY else _here(left, runner, asked.workers)
-        with progress_bar(total=len(mine), initial=len(mine) - len(left), unit="port") as bar:
-            for result in ended:
+        results_so_far = (
+            _on_ray(to_make, runner) if asked.on == RAY else _here(to_make, runner, asked.workers)
+        )
+        with progress_bar(total=len(jobs_of_shard), initial=skipped, unit="port") as bar:
+            for result in results_so_far:
                 bar.set_postfix_str(result.name)
                 bar.update()
         with locked(folder / ".table.lock"):
             table, results = write_tables(folder, jobs)
-    return BatchOutcome(results, len(mine) - len(left), table)
+    return BatchOutcome(results, skipped, table)
 
 
 def _shard(text: str | None) -> tuple[int, int]:
-    """Return which part of how many `I/N` names, both from 1; the first of one without a text.
+    """Return which part of how many a text `I/N` names, both from 1: (2, 4) of `2/4`, and (1, 1) without a
+    text.
 
     Raises:
         UsageError: it has another form, or I is more than N.
     """
     if text is None:
         return 1, 1
-    first, slash, second = text.partition("/")
-    if not (slash and first.isdecimal() and second.isdecimal() and 1 <= int(first) <= int(second)):
+    part, _, parts = text.partition("/")
+    are_numbers = part.isdecimal() and parts.isdecimal()
+    if not are_numbers or not 1 <= int(part) <= int(parts):
         next_step = f"the first of four parts is {SHARD('1/4')}"
         raise UsageError(f"expected I/N, got '{text}'", where=SHARD, next=next_step)
-    return int(first), int(second)
+    return int(part), int(parts)
 
 
 def _limits(asked: BatchOptions) -> JobLimits:
@@ -142,11 +147,11 @@ def _here(jobs: Sequence[Job], runner: JobRunner, workers: int | None) -> Iterat
             for job in jobs:
                 if len(waiting) == count:
                     done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                    yield from (each.result() for each in done)
+                    yield from (future.result() for future in done)
                 waiting.add(pool.submit(runner.run, job, stopped))
             while waiting:
                 done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                yield from (each.result() for each in done)
+                yield from (future.result() for future in done)
         finally:  # after Ctrl-C the jobs that run are killed, and no other begins
             stopped.set()
             pool.shutdown(cancel_futures=True)
@@ -172,6 +177,7 @@ def _on_ray(jobs: Sequence[Job], runner: JobRunner) -> Iterator[JobResult]:
             raise UsageError("there is no Ray cluster here", where=ON(RAY), next=next_step) from None
 
     def run_on_node(job: Job) -> JobResult:
+        """Run a job where Ray calls this."""
         return runner.run(job)
 
     task = ray.remote(num_cpus=1, max_retries=_MOST_LOST)(run_on_node)

@@ -51,27 +51,30 @@ class Job:
 
 
 def _digest(words: Sequence[str]) -> str:
-    """Return what changes where the words of a job, or a file that they name, do."""
+    """Return a digest that changes where the words of a job do, or the size or the time of a file that they
+    name.
+    """
     files = (Path(word) for word in words if not word.startswith("-"))
     stated = [(str(file), stat.st_size, stat.st_mtime_ns) for file in files for stat in _stats(file)]
     return sha256(repr((tuple(words), stated)).encode()).hexdigest()
 
 
 def _stats(file: Path) -> Iterator[Any]:
+    """Yield what the system knows of a file; nothing if there is no such file."""
     try:
         yield file.stat()
-    except OSError:  # it is no file
+    except OSError:
         return
 
 
 def read_jobs(path: Path) -> tuple[Job, ...]:
-    """Read a list.
+    """Read a list of ports to make, and return a job for each.
 
-    A CSV file has a column `subject`, the columns `from` and `to`, and one for any other option of
-    `porter convert`, by its name without the dashes. A TOML file has a table `[[ports]]` with these keys for
-    each line. `from` and `to` may name several, in CSV with spaces between them; a subject with `*` or `?`
-    stands for the variants of that name, and `from = "*"` for every zoo that has the variant. What these give
-    is combined.
+    A CSV file has a column `subject`, the columns `from` and `to`, and one for any other option of `porter
+    convert`, by its name without the dashes. A TOML file has a table `[[ports]]` with these keys for each
+    line. `from` and `to` may name several, in CSV with spaces between them; a subject with `*` or `?` stands
+    for the variants of that name, and `from = "*"` for every zoo that has the variant. What these give is
+    combined.
 
     Raises:
         FileError: the file cannot be read, or is not such a list.
@@ -123,10 +126,10 @@ def _csv_lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
             place = f"{path}:{reader.line_num}"
             if None in line:
                 raise UsageError("the line has more values than there are columns", where=place)
-            given = {key.strip(): value.strip() for key, value in line.items() if value and value.strip()}
-            several = {key: given[key].split() for key in ("from", "to") if key in given}
-            if given:
-                yield place, {**given, **several}
+            cells = {key.strip(): value.strip() for key, value in line.items() if value and value.strip()}
+            lists = {key: cells[key].split() for key in ("from", "to") if key in cells}
+            if cells:
+                yield place, {**cells, **lists}
     except csv.Error as error:
         raise FileError(f"the list is no CSV: {error}", where=f"{path}:{reader.line_num}") from None
 
@@ -162,59 +165,67 @@ def _jobs_of(place: str, line: Mapping[str, Any]) -> Iterator[Job]:
         raise UsageError(f"'{wrong}' is no column of such a list", where=place, next=next_step)
     if "subject" not in line:
         raise UsageError("the line has no 'subject'", where=place, next="name a variant or a file")
-    own = {"subject", "from", "to"}
-    words = [
-        word
-        for key, value in line.items()
-        if key not in own
-        for word in options[key].words(_value(options[key], value, place))
-    ]
-    asked = list(_combined(line, place))
-    if not asked:
+    words = list[str]()
+    for key, value in line.items():
+        if key not in ("subject", "from", "to"):
+            words += options[key].words(_value(options[key], value, place))
+    combinations = list(_combined(line))
+    if not combinations:
         raise UsageError(
             f"no variant is called {line['subject']} in these zoos",
             where=place,
             next=f"{RECIPE_LIST.advise()} shows the variants and their zoos",
         )
-    for subject, source, to in asked:
+    for subject, source, to in combinations:
         typed_words = (*SUBJECT.words(subject), *FROM.words(source), *TO.words(to), *words)
         name = _name(subject, source, to, words)
         yield Job(name, subject, source, to, typed_words, _digest(typed_words))
 
 
 def _options() -> dict[str, Option]:
-    """Return the options of `porter convert` by what a column may call them."""
-    listed = [each for each in CONVERT.options.values() if each not in _NOT_LISTED]
-    by_flag = {each.flags[0].removeprefix("--"): each for each in listed if each.flag is not None}
+    """Return the options of `porter convert` that a list may have, by the names of their columns: `subject`,
+    and flags without the dashes.
+    """
+    listed = [option for option in CONVERT.options.values() if option not in _NOT_LISTED]
+    by_flag = {option.flags[0].removeprefix("--"): option for option in listed if option.flag is not None}
     return {SUBJECT.name: SUBJECT, **by_flag}
 
 
 def _value(option: Option, value: Any, place: str) -> Any:
-    """Return the value of a cell, of the option's type."""
+    """Return the value of a cell as its option takes it: a text, several texts, or a bool for a switch.
+
+    Raises:
+        UsageError: a switch is neither true nor false.
+    """
     if option.kind is not bool:
-        return value.split() if option.many and isinstance(value, str) else value
+        has_several = option.many and isinstance(value, str)
+        return value.split() if has_several else value
     text = str(value).lower()
     if text not in (*_YES, *_NO):
         raise UsageError(f"'{value}' is neither true nor false", where=f"{place}, {option.name}")
     return text in _YES
 
 
-def _combined(line: Mapping[str, Any], place: str) -> Iterator[tuple[str, str | None, str]]:
+def _combined(line: Mapping[str, Any]) -> Iterator[tuple[str, str | None, str]]:
     """Yield each subject, source and destination that a line asks for. A pattern, or every zoo, stands for
     the variants that porter knows; nothing is yielded if none has the name.
     """
-    sources, destinations = _several(line.get("from")) or [None], _several(line.get("to")) or ["torch"]
+    sources = _several(line.get("from")) or [None]
+    destinations = _several(line.get("to")) or ["torch"]
     for subject in _several(line["subject"]):
         is_pattern = any(letter in subject for letter in "*?") and not Path(subject).exists()
         if not is_pattern and EVERY_ZOO not in sources:
             yield from product((subject,), sources, destinations)
             continue
-        for each in known_variants(None)[0]:
-            if fnmatchcase(each.variant, subject) and (EVERY_ZOO in sources or each.zoo in sources):
-                yield from product((each.variant,), (each.zoo,), destinations)
+        known, _ = known_variants(None)
+        for entry in known:
+            is_of_zoo = EVERY_ZOO in sources or entry.zoo in sources
+            if is_of_zoo and fnmatchcase(entry.variant, subject):
+                yield from product((entry.variant,), (entry.zoo,), destinations)
 
 
 def _several(value: Any) -> list[Any]:
+    """Return the texts of a cell that may have one or several; none for a cell that is missing."""
     if value is None:
         return []
     is_list = isinstance(value, Sequence) and not isinstance(value, str)
@@ -222,10 +233,13 @@ def _several(value: Any) -> list[Any]:
 
 
 def _name(subject: str, source: str | None, to: str, words: Sequence[str]) -> str:
-    """Return a name for a folder. What the words cannot show is in a digest."""
+    """Return a name for a port's folder, such as `resnet50v2-keras-torch`. Where a path or further options
+    tell ports apart, the name ends in a digest of them.
+    """
     is_path = Path(subject).name != subject
     plain = "-".join(filter(None, (Path(subject).name, source, to)))
     plain = re.sub(r"[^\w.=+-]+", "_", plain)[:120].strip(".")
     if not words and not is_path:
         return plain
-    return f"{plain}-{sha256(repr((subject, *words)).encode()).hexdigest()[:8]}"
+    digest = sha256(repr((subject, *words)).encode()).hexdigest()
+    return f"{plain}-{digest[:8]}"

@@ -73,9 +73,13 @@ class JobResult:
 
     @classmethod
     def of(cls, job: Job, state: State, **known: Any) -> JobResult:
-        """Return the result of a job of this porter's."""
-        by = None if state == "waiting" else __version__
-        return cls(job.name, job.subject, job.source, job.to, job.digest, state, porter=by, **known)
+        """Return the result of a job that this version of porter ran, or that waits.
+
+        Args:
+            known: further fields.
+        """
+        version = None if state == "waiting" else __version__
+        return cls(job.name, job.subject, job.source, job.to, job.digest, state, porter=version, **known)
 
     @classmethod
     def of_record(cls, job: Job, record: Mapping[str, Any], **known: Any) -> JobResult:
