@@ -371,7 +371,7 @@ class Command:
         """Return the value that an option has where it is not given; None for one that has to be given. A
         switch of the command line alone, such as `--open`, is off.
         """
-        defaults = {each.name: each.default for each in fields(self.values)}
+        defaults = {option_field.name: option_field.default for option_field in fields(self.values)}
         if name not in defaults:  # an option of `printing`
             return False if self.options[name].kind is bool else None
         return None if defaults[name] is MISSING else defaults[name]
@@ -379,7 +379,8 @@ class Command:
     @cached_property
     def _needed(self) -> set[str]:
         """The parameters that have no default."""
-        return {each.name for each in fields(self.values) if each.default is MISSING}
+        defaults = {option_field.name: option_field.default for option_field in fields(self.values)}
+        return {name for name, default in defaults.items() if default is MISSING}
 
     def line(self, **values: object) -> str:
         """Return the command as it is typed to give its options these values, in their order, such as `porter
@@ -591,7 +592,7 @@ class _UnquotedText(str):
 
 def _annotations_of(values: Any) -> dict[str, Any]:
     """Return the annotations of the fields, by name."""
-    return {each.name: each.type for each in fields(values)}
+    return {option_field.name: option_field.type for option_field in fields(values)}
 
 
 def _options_of(values: Any) -> dict[str, Option]:

@@ -48,22 +48,22 @@ def evaluations(results: Sequence[OfPort], asked: int) -> list[str]:
     first = results[0].evaluation
     path, layout = first.photos
     measured = [result.evaluation for result in results]
-    protocols = list(dict.fromkeys(one.protocol for one in measured))
+    protocols = list(dict.fromkeys(of_port.protocol for of_port in measured))
     accuracies = zip(*map(_row, measured), strict=True)
     columns = {
         "port": [result.port for result in results],
         "is": [result.name for result in results],
         "framework": [result.framework for result in results],
-        "protocol": [str(1 + protocols.index(one.protocol)) for one in measured],
-        "photos": [f"{one.images:,}" for one in measured],
+        "protocol": [str(1 + protocols.index(of_port.protocol)) for of_port in measured],
+        "photos": [f"{of_port.images:,}" for of_port in measured],
         **dict(zip(_COLUMNS, accuracies, strict=True)),
-        "photos/s": [f"{one.per_second:,.1f}" for one in measured],
-        "verdict": [one.verdict for one in measured],
+        "photos/s": [f"{of_port.per_second:,.1f}" for of_port in measured],
+        "verdict": [of_port.verdict for of_port in measured],
     }
-    if not any(one.has_top5 for one in measured):
+    if not any(of_port.has_top5 for of_port in measured):
         del columns["top-5"]
     if first.source is not None:
-        agreements = [one.source for one in measured]
+        agreements = [of_port.source for of_port in measured]
         columns["as the source"] = [
             "" if beside is None else f"{beside.agreeing:,} of {beside.compared:,}" for beside in agreements
         ]
@@ -81,7 +81,7 @@ def evaluations(results: Sequence[OfPort], asked: int) -> list[str]:
             outcome = "met" if evaluation_of_port.ok else "MISSED"
             lines.append(f"  expected   {result.port}: top-1 {top1:g} within {tolerance:g}: {outcome}")
         lines += [f"  warning    {result.port}: {warning}" for warning in evaluation_of_port.warnings]
-    if len(results) < asked or not all(one.complete for one in measured):
+    if len(results) < asked or not all(of_port.complete for of_port in measured):
         lines.append(
             "  INCOMPLETE interrupted: these are the figures so far; only those of whole runs are in the "
             "ports' records"

@@ -558,8 +558,8 @@ def _wrapped(label: str, text: str) -> list[str]:
 
 
 def recipe_check(result: Checked, trial: WeightsTrial | None = None) -> list[str]:
-    """Write errors and warnings, each with its place, and what was checked; then the result of a trial on a
-    file of weights.
+    """Return the lines of `porter recipe check`: errors and warnings, each with its place, and what was
+    checked; then the result of a trial on a file of weights, if there was one.
     """
     lines = [f"error: {error}" for error in result.errors]
     lines += [f"warning: {warning}" for warning in result.warnings]
@@ -569,7 +569,7 @@ def recipe_check(result: Checked, trial: WeightsTrial | None = None) -> list[str
         (result.sites, "padding site"),
         (result.nodes, "node"),
     )
-    checked = ", ".join(f"{count:,} {what}{'' if count == 1 else 's'}" for count, what in counts if count)
+    checked = ", ".join(f"{count:,} {noun}{'' if count == 1 else 's'}" for count, noun in counts if count)
     if result.nodes:
         lines.append(f"checked: {checked} named")
     if trial is None:

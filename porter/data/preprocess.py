@@ -187,10 +187,10 @@ class Preprocess:
 
     @property
     def geometry(self) -> Preprocess:
-        """Return the part of the protocol that decides what `resize_image` gives. It is the same for every
-        crop, channel order and scaling of the result.
+        """Return the part of the protocol that decides what `resize_image` gives, by which resized photos are
+        kept for several models. It is the same for every crop, channel order and scaling of the result.
 
-        Where pixels are divided before they are resized, `divide` is of this part.
+        Where pixels are divided before they are resized, `divide` belongs to it.
         """
         divide = self.divide if self.resampling.divides_first else 1.0
         rounding = self.crop_rounding if self.resize == "square" else None

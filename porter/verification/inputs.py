@@ -192,12 +192,12 @@ def make_telling_images(
     is_rough = (cells >= (1 - rough.share**0.5) * sides).all(axis=0)
     is_middle = (cells == sides // 2).all(axis=0)
     kinds: tuple[Callable[[Images, Images], Images], ...] = (
-        lambda soft, noise: soft,
+        lambda soft, noise: soft,  # like a photo
         # hard edges with noise
         lambda soft, noise: np.where(is_rough, np.clip(6 * (soft - soft.mean()) + noise, 0, 1), soft),
-        lambda soft, noise: noise,
+        lambda soft, noise: noise,  # white noise
         lambda soft, noise: 0.9 * noise[:, :1, :1] + 0.1 * soft,  # one colour
-        lambda soft, noise: abs(board - noise[:, :1, :1] * soft),
+        lambda soft, noise: abs(board - noise[:, :1, :1] * soft),  # a chessboard
         lambda soft, noise: noise**4,  # bright points
         lambda soft, noise: noise * 0.001 ** noise[:1, :1, :1],  # darkness
         lambda soft, noise: np.where(is_middle, 1.0, 0.0 * soft),  # one point

@@ -184,11 +184,11 @@ class Verdict:
             notes = "".join(f"; {note}" for note in self.given.notes)
             difference = self._first_difference("the port", self.given)
             return f"the port is not the function of {proof.reference}: {difference}{notes}"
-        what = "the port" if proof in self.parities else "porter's own build with the shipped pads"
-        difference = self._first_difference(what, None)
+        subject = "the port" if proof in self.parities else "porter's own build with the shipped pads"
+        difference = self._first_difference(subject, None)
         if proof.first_bad is None:  # only the top class differs
             return difference
-        return f"{what} is not the source's function: {difference}"
+        return f"{subject} is not the source's function: {difference}"
 
     def _unproved(self) -> str:
         """Say why nothing is proved: two references disagree, or the reference's values tell nothing."""
@@ -206,8 +206,8 @@ class Verdict:
             f"would pass too{differs}"
         )
 
-    def _first_difference(self, what: str, given: UserProof | None) -> str:
-        """Say which node of `what` differs first and how, or that only the top class does, for instance
+    def _first_difference(self, subject: str, given: UserProof | None) -> str:
+        """Say which node of `subject` differs first and how, or that only the top class does, for instance
         `conv1 is the first node that differs, relative L2 2.1e-02 in float64; padding at conv1: ...`.
 
         Args:
@@ -222,7 +222,7 @@ class Verdict:
             difference += " for random inputs of its own"
         if bad.shapes is not None:
             of_source, of_port = ("x".join(map(str, shape)) for shape in bad.shapes)
-            difference = f"{of_port} in {what} and {of_source} in {proof.reference}"
+            difference = f"{of_port} in {subject} and {of_source} in {proof.reference}"
         if bad.unseen:
             difference += f"; before it {some(bad.unseen)} could not be compared"
         distances = {} if given is None else given.apart
@@ -231,7 +231,7 @@ class Verdict:
             difference += f"; the weights of {differing} are {distances[differing]:.1e} from the source's"
         elif bad.site is not None:
             source = f"{bad.source} in the source, " if given is None else ""
-            difference += f"; padding at {bad.site}: {source}{bad.realised} in {what}"
+            difference += f"; padding at {bad.site}: {source}{bad.realised} in {subject}"
         return f"{bad.path} is the first node that differs, {difference}"
 
     def record(self) -> dict[str, Any]:

@@ -109,7 +109,8 @@ def open_photos(
             next="leave it out, or give a list of photos with their classes",
         )
     else:
-        photos, labels_of_imagenet = _find_photos(path, classes, chosen_split), labels
+        photos = _find_photos(path, classes, chosen_split)
+        labels_of_imagenet = labels
     validation = classes.imagenet and _is_validation(photos.candidates)
     if labels_of_imagenet is not None:
         photos = with_labels(photos, read_label_file(labels_of_imagenet))
@@ -420,10 +421,12 @@ def _files_of_split(path: Path, files: Sequence[Path], split: str | None) -> lis
     Raises:
         UsageError: there are no files of the split, or none of validation among several splits.
     """
+    # the files by the split that their names have; "" for names without one
     splits: dict[str, list[Path]] = {}
     for file in files:
         match = _SPLIT_IN_NAME.search(file.name)
-        splits.setdefault(_SPLIT_WORDS[match[1].lower()] if match else "", []).append(file)
+        split_of_file = _SPLIT_WORDS[match[1].lower()] if match else ""
+        splits.setdefault(split_of_file, []).append(file)
     wanted = split or "validation"
     if wanted in splits:
         return splits[wanted]

@@ -119,8 +119,8 @@ def open_folder(folder: Path) -> None:
 
 
 def _digest_of_chunk(photos: Sequence[Photo], geometry: Preprocess) -> str:
-    """Return the digest of everything that decides a chunk's content, with the version of Pillow, which
-    brings the codecs.
+    """Return the digest by which a chunk is found in a cache: of everything that decides its content, with
+    the version of Pillow, which brings the codecs.
     """
     content = [
         _CACHE_VERSION,

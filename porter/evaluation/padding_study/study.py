@@ -202,7 +202,8 @@ def _open_weights(members: Sequence[Member], weights: Path | None, wishes: Wishe
 
 
 def _study_pads(opened: Opened, sites: Sequence[str], bench: Bench) -> _Findings:
-    """Find which pads of one zoo the weights were trained with, and return the cases and the answer.
+    """Find which pads of one zoo's network the weights were trained with, in rounds of cases, and return the
+    cases and the answer.
 
     Args:
         sites: what `--site` asks for.
@@ -249,7 +250,7 @@ def _at_chance(opened: Opened, photos: PhotoSet, outcomes: Sequence[Outcome]) ->
 
 
 def _study_zoos(opened: Opened, members: Sequence[Member], photos: PhotoSet, how: Options) -> _Findings:
-    """Find which of several zoos the weights are of, and return the cases and the answer."""
+    """Find as which of several zoos' networks the weights were trained; return the cases and the answer."""
     networks, differences = networks_of_zoos(opened, members, how.crops)
     decided = decide(opened, networks, differences, photos, how)
     labelled = photos.unlabelled is None
