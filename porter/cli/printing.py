@@ -261,8 +261,10 @@ def _reference_line(result: Verdict) -> str:
 
 def verdict(result: Verdict, layers: bool) -> list[str]:
     """Return the lines that `porter verify` prints: the checks, the reason if one fails, the notes, the
-    reference, and the nodes that were not compared. With `layers`, add a table of all nodes, and those that
-    the cuts never reached.
+    reference, and the nodes that were not compared.
+
+    Args:
+        layers: add a table of all nodes, and the nodes whose bounds, pads or epsilons no value reached.
     """
     lines = _check_lines(result)
     if not result.ok:

@@ -372,7 +372,7 @@ class FileGraphSource:
             Contradiction: the order is another one.
         """
         outputs = self.fit.graph.outputs
-        stated = dict.fromkeys(each.path for each in self.fit.given.values() if each.path in outputs)
+        stated = dict.fromkeys(taken.path for taken in self.fit.given.values() if taken.path in outputs)
         ported = [*dict.fromkeys(path for path in outputs if path in stated)]  # a file may give a value twice
         if [*stated] != ported:
             raise Contradiction(

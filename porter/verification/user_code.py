@@ -93,11 +93,11 @@ def _error_at_user_line(error: BaseException, file: Path) -> PorterError:
 
 
 def load_maker(file: Path, name: str) -> Callable[[], Any]:
-    """Run a Python file and return its callable `name`, which makes a model.
+    """Run a Python file and return its callable `name`, such as `build` or `nets.build`, which makes a model.
 
     Raises:
-        UsageError: the code raises an exception, or has no such callable. NotInstalled: as
-            `running_code`.
+        UsageError: the code raises an exception, or has no such callable.
+        NotInstalled: as `running_code`.
     """
     spec = spec_from_file_location(f"code_{file.stem}", file)
     assert spec is not None and spec.loader is not None, "a file that ends in .py has a loader"
@@ -129,7 +129,8 @@ def model_of_code(file: Path, name: str) -> Any:
     """Make the model that the callable `name` of a user's code gives, in inference mode.
 
     Raises:
-        UsageError: as `load_maker`, or it makes no model. NotInstalled: as `running_code`.
+        UsageError: as `load_maker`, or it makes no model.
+        NotInstalled: as `running_code`.
     """
     if not file.exists():
         raise UsageError("there is no such file", where=file, next="check the path")

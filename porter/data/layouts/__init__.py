@@ -97,20 +97,7 @@ def open_photos(
     if limit is not None and limit < 1:
         raise UsageError(f"expected at least 1 photo, got {limit}")
     chosen_split = None if split is None else _parse_split(split)
-    if labels is not None and not labels.exists():
-        raise FileError("there is no such file", where=labels, next="check the path")
-    if labels is not None and labels.is_file() and is_list(labels):
-        photos = with_labels_of_list(_find_unlabelled(path, classes, chosen_split), labels, classes)
-        labels_of_imagenet = None
-    elif labels is not None and not classes.imagenet:
-        raise UsageError(
-            "this is no list of photos and classes, and ImageNet's labels do not fit this port's classes",
-            where=labels,
-            next="leave it out, or give a list of photos with their classes",
-        )
-    else:
-        photos = _find_photos(path, classes, chosen_split)
-        labels_of_imagenet = labels
+    photos, labels_of_imagenet = _find_for_labels(path, classes, chosen_split, labels)
     validation = classes.imagenet and _is_validation(photos.candidates)
     if labels_of_imagenet is not None:
         photos = with_labels(photos, read_label_file(labels_of_imagenet))
@@ -142,6 +129,30 @@ def open_photos(
         limit=limit if len(chosen) < len(photos.candidates) else None,
         labels=labels,
     )
+
+
+def _find_for_labels(
+    path: Path, classes: Classes, split: str | None, labels: Path | None
+) -> tuple[FoundPhotos, Path | None]:
+    """Return the photos of a data set, and the file that has ImageNet's labels for them, if `labels` is one.
+    If it is a list of photos and classes, they have their classes from it already.
+
+    Raises:
+        PorterError: as `open_photos`.
+    """
+    if labels is None:
+        return _find_photos(path, classes, split), None
+    if not labels.exists():
+        raise FileError("there is no such file", where=labels, next="check the path")
+    if labels.is_file() and is_list(labels):
+        return with_labels_of_list(_find_unlabelled(path, classes, split), labels, classes), None
+    if not classes.imagenet:
+        raise UsageError(
+            "this is no list of photos and classes, and ImageNet's labels do not fit this port's classes",
+            where=labels,
+            next="leave it out, or give a list of photos with their classes",
+        )
+    return _find_photos(path, classes, split), labels
 
 
 def open_any_photos(
