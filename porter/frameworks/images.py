@@ -18,6 +18,9 @@ from porter.graph import INPUT, Graph, TakesInputs, axes_text, input_shape, inpu
 from porter.graph.ops import is_map
 from porter.padding import ANY
 
+_LEAST_PART = 0.75
+"""Numbers of further inputs are at least this part of the images' numbers."""
+
 
 def make_cpu_classifier(logits: Callable[[Array], Array], protocol: Preprocess) -> Classifier:
     """Return a classifier of photos (porter.frameworks.Classifier) that runs a model on the CPU. It computes
@@ -142,10 +145,11 @@ def further_arrays(batch: Array, graph: TakesInputs) -> list[Array]:
     arrays of the input's axes.
 
     They are of the same images, turned around and moved, so that every input has numbers of the network's
-    range, and no two have the same.
+    range. Each number is made a little smaller, by another factor each time, so that no two are the same, in
+    inputs that are swapped or in one that has more numbers than the images.
     """
     count, channels, rows, columns = batch.shape
-    arrays = []
+    arrays: list[Array] = []
     for index, (path, shape) in enumerate(input_shapes(graph, (rows, columns)).items()):
         if path == INPUT:
             continue
@@ -158,14 +162,16 @@ def further_arrays(batch: Array, graph: TakesInputs) -> list[Array]:
                 for map_size, size in zip(batch.shape[2:], shape[1:], strict=True)
             )
             channels_taken = np.arange(shape[0] or 0) % channels
-            arrays.append(rotated[np.ix_(np.arange(count), channels_taken, *cells)])
+            array = rotated[np.ix_(np.arange(count), channels_taken, *cells)]
         else:
             numbers = rotated.reshape(count, -1)
             count_needed = math.prod(size or 0 for size in shape)
             # Every step-th number of the image, from its start again where it has too few.
             step = max(numbers.shape[1] // count_needed, 1)
             numbers_taken = np.arange(count_needed) * step % numbers.shape[1]
-            arrays.append(numbers[:, numbers_taken].reshape(count, *shape))
+            array = numbers[:, numbers_taken].reshape(count, *shape)
+        parts = np.random.default_rng(index).uniform(_LEAST_PART, 1.0, array.shape[1:])
+        arrays.append((array * parts).astype(batch.dtype))
     return arrays
 
 

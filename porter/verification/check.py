@@ -34,7 +34,7 @@ from porter.verification.inputs import (
     make_telling_images,
     ranges,
 )
-from porter.verification.memory import drop_models, in_parts, weights_in
+from porter.verification.memory import drop_models, in_parts, trim, weights_in
 from porter.verification.numbers import AMPLIFIED, LEAST_WRONG, moved, norms
 from porter.verification.parity import compare
 from porter.verification.references import CutSource, SourceValues
@@ -271,6 +271,7 @@ class Check:
                 cut = cut.joined_to(
                     compare_at_cut_points(graph, source, partial(run, dtype), images, rng, dtype)
                 )
+                trim(count * _count_numbers(graph, size))  # what the values took
                 cuts[dtype] = cut
                 if not cut.ok:
                     return cuts

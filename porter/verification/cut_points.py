@@ -43,6 +43,7 @@ from porter.graph.ops import (
     Op,
     Power,
     Rearrange,
+    Reciprocal,
     Reduce,
     RmsNorm,
     Sin,
@@ -67,7 +68,7 @@ from porter.verification.references import CutSource
 from porter.verification.results import CutCounts, FirstBad, NodeDistance, Parity
 from porter.verification.sizes import least_general_size
 
-_AMPLIFYING = Exp, Power, Sin, Cos, Divide, Log, Sqrt, MatMul, Attention
+_AMPLIFYING = Exp, Power, Sin, Cos, Divide, Reciprocal, Log, Sqrt, MatMul, Attention
 """Ops in which the rounding of large numbers is more than rounding."""
 _NORMS = LayerNorm, RmsNorm, GroupNorm
 """In float32 the squares of numbers of many sizes are summed too coarsely for the limit."""
@@ -86,9 +87,17 @@ _ZEROS = 0.05
 """So many of the numbers are 0, where steps and activations may break."""
 _BEYOND = 1.5
 """How far numbers go beyond a bound, in parts of it."""
-_CLOSE, _CLOSEST = 0.25, -3
-"""So many of the numbers are close to a bound, which a step that is moved a little shows; the least distance
-from it, in parts of it, as a power of ten.
+_FARTHEST_AMPLIFIED = 2.4
+"""As `_FARTHEST`, for numbers that an exponential, a power or a product reads: the square of exp(250) is
+still finite.
+"""
+_CLOSE = 0.25
+"""So many of the numbers are close to a bound, which a step that is moved a little shows."""
+_CLOSEST: Mapping[Dtype, float] = {"float64": -6, "float32": -3}
+"""The least distance from a bound, in parts of it, as a power of ten: a bound may be rounded to float32."""
+_FAINT, _FAINTEST = 0.125, -13
+"""So many channels are much smaller than the others, and the least size as a power of ten: a bound or an
+offset of 1e-12 before a logarithm shows nowhere else.
 """
 
 _MOVES = Rearrange, Flatten, AsMap, Identity, Dropout, Crop, Concat
@@ -426,8 +435,8 @@ class Draws:
     def of(self, path: str, shape: Sequence[int]) -> Array:
         """Return random numbers for a value of N draws, N x ... as `shape` says. Those of the first half lie
         on both sides of every bound of what reads them, some close to it, and are small where a norm with an
-        epsilon does, and all below 0 where the largest of some is taken. Those of the others are larger: of
-        all sizes where each reader is compared by itself.
+        epsilon does, and all below 0 where the largest of some is taken; some channels are much smaller than
+        the others. Those of the other half are larger: of all sizes where each reader is compared by itself.
         """
         if path in self.binary:
             return self.rng.integers(0, 2, shape).astype(self.dtype)
@@ -439,15 +448,21 @@ class Draws:
         half = len(numbers) // 2
         small, large = numbers[:half], numbers[half:]
         small *= math.sqrt(min(epsilons)) if epsilons else scale
-        if any(map(_takes_maxima, ops)):
+        takes_maxima = any(map(_takes_maxima, ops))
+        if takes_maxima:
             small[:] = -np.abs(small)
-        elif not epsilons:
-            self._move_to_bounds(small, self._bounds(path))
         amplifying = _AMPLIFYING if self.dtype == "float64" else (*_AMPLIFYING, *_NORMS)
-        if self.are_seen(path) and not any(isinstance(op, amplifying) for op in ops):
-            large *= 10.0 ** self.rng.uniform(-2, _FARTHEST, large.shape)
+        amplifiers = [op for op in ops if isinstance(op, amplifying)]
+        mild = self.dtype == "float64" and all(isinstance(op, Exp | Power | MatMul) for op in amplifiers)
+        if self.are_seen(path) and (mild or not amplifiers):
+            farthest = _FARTHEST_AMPLIFIED if amplifiers else _FARTHEST
+            large *= 10.0 ** self.rng.uniform(-2, farthest, large.shape)
         else:
             large *= 4 * scale
+        self._move_to_bounds(large if takes_maxima or epsilons else small, self._bounds(path))
+        if self.dtype == "float64" and not epsilons and all(isinstance(op, Log | Sqrt) for op in amplifiers):
+            channels = shape[1] if len(shape) > 1 else 1
+            _shrink_channels(self.rng, small.reshape(half, channels, -1))
         # Readers such as a square root are given no negative numbers, because they get none.
         if path in self.nonnegative or any(map(_takes_no_negative, ops)):
             numbers = np.abs(numbers)
@@ -481,8 +496,21 @@ class Draws:
         if far:
             chosen = self.rng.random(numbers.shape) < _CLOSE
             count = np.count_nonzero(chosen)
-            apart = self.rng.choice((-1.0, 1.0), count) * 10.0 ** self.rng.uniform(_CLOSEST, 0, count)
+            apart = self.rng.choice((-1.0, 1.0), count) * 10.0 ** self.rng.uniform(
+                _CLOSEST[self.dtype], 0, count
+            )
             numbers[chosen] = self.rng.choice(far, count) * (1 + apart)
+
+
+def _shrink_channels(rng: Generator, numbers: NDArray[np.float64]) -> None:
+    """Make some channels of N x C x numbers much smaller, in place, and of several channels one as small as
+    any.
+    """
+    draws, channels, _ = numbers.shape
+    chosen = rng.random((draws, channels)) < _FAINT
+    numbers[chosen] *= 10.0 ** rng.uniform(_FAINTEST, -2, (np.count_nonzero(chosen), 1))
+    if channels > 1:
+        numbers[np.arange(draws), rng.integers(0, channels, draws)] *= 10.0**_FAINTEST
 
 
 def _binary_paths(graph: Graph) -> set[str]:

@@ -30,6 +30,7 @@ from porter.verification.computed import expect_numbers, unrounded_tensors, with
 from porter.verification.inputs import make_images
 from porter.verification.itself import compare_with_saved_graph, half_precision_loss
 from porter.verification.loss import INPUTS, with_loss
+from porter.verification.memory import release, weights_in
 from porter.verification.parity import MOST_ROUNDING
 from porter.verification.references import FileGraphSource, OwnBuild, SourceValues
 from porter.verification.sizes import Sizes, check_sizes
@@ -179,6 +180,7 @@ def check_against(
     # Values come first, because they name the layer; computed numbers were held before they were run.
     are_stored_as_they_are = not (record.computed or record.quantize or check.tensors)
     if verdict.ok and are_stored_as_they_are and not check.tolerance:
+        release(weights_in(check.port.graph))  # the models that ran
         expect_numbers(check.port, opened.tensors)
     return verdict, warnings
 

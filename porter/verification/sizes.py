@@ -27,7 +27,9 @@ from porter.graph import (
     site_of,
 )
 from porter.graph.memory_bounds import count_numbers
+from porter.graph.ops import Rearrange, SpaceToDepth
 from porter.graph.plan import Plan
+from porter.padding import ANY
 from porter.verification.memory import expect_memory
 from porter.verification.references import SourceValues
 
@@ -46,6 +48,8 @@ _MOST_BEYOND = 1 << 25
 about as many.
 """
 _LEAST_CELLS = 3
+_MAP_AXES = 3
+"""Channels, rows and columns."""
 
 _REMAINDERS = 3
 """How many remainders of its map's length, after whole strides, a window meets; or as many as its stride has.
@@ -181,7 +185,15 @@ def small_sizes(graph: Graph, native: Pair, largest: Pair = (LARGEST_SIDE, LARGE
     )
     count = max(len(rows), len(columns)) if rows and columns else 0
     # the next of the columns: a size with the native remainders along its rows has others along its columns
-    pairs = ((rows[index % len(rows)], columns[(index + 1) % len(columns)]) for index in range(count))
+    pairs = [(rows[index % len(rows)], columns[(index + 1) % len(columns)]) for index in range(count)]
+    if pairs and _mixes_axes(graph):
+        # What follows depends on how many cells there are together, and its rows on the image's columns.
+        row_count, column_count = pairs[0]
+        pairs += [
+            (column_count, column_count),
+            (row_count + 1, column_count),
+            (row_count + 1, column_count + 1),
+        ]
     small = tuple(size for size in dict.fromkeys(pairs) if takes_size(graph, size))
     if any(row_count != column_count for row_count, column_count in small):
         return small
@@ -198,7 +210,9 @@ def least_general_size(graph: Graph, sizes: Sequence[Pair]) -> Pair | None:
     with a stride meets, along rows and along columns, every remainder of its map's length after whole
     strides, and if nothing else depends on how long a map is.
     """
-    if any(isinstance(node.op, AdaptivePool | AsLarge | ResizeLike) for node in graph.nodes):
+    if any(isinstance(node.op, AdaptivePool | AsLarge | ResizeLike | SpaceToDepth) for node in graph.nodes):
+        return None
+    if _mixes_axes(graph):
         return None
     if any(isinstance(node.op, Resize) and not _repeats_cells(node.op) for node in graph.nodes):
         return None
@@ -214,6 +228,25 @@ def least_general_size(graph: Graph, sizes: Sequence[Pair]) -> Pair | None:
                 return None
     rows, columns = zip(*whole, strict=True)
     return min(rows), min(columns)
+
+
+def _mixes_axes(graph: Graph) -> bool:
+    """Return whether a graph of any size turns rows and columns, or joins them as a transformer's tokens are,
+    so that a map's own rows or columns do not tell all that is done along an axis.
+    """
+    known = shapes(graph, ANY)
+    for node in graph.nodes:
+        shape = known[node.path]
+        if None in shape and len(shape) != _MAP_AXES:
+            return True
+        if isinstance(node.op, Rearrange) and None in shape:
+            split, joined = node.op.moves.split, node.op.moves.joined
+            stay = len(split) == _MAP_AXES and all(
+                len(split[axis]) == 1 and joined[axis] == (split[axis][0][0],) for axis in (1, 2)
+            )
+            if not stay:
+                return True
+    return False
 
 
 def _repeats_cells(op: Resize) -> bool:
@@ -302,8 +335,9 @@ def _telling_sides(graph: Graph, axis: int, native: int) -> list[int]:
     if first == len(same_remainders):
         return []
     sides = [same_remainders[first]]
-    # The sides of one period from the shortest on have all remainders.
-    shortest = bisect_left(range(native), True, key=suffices)
+    # The sides of one period from the shortest on have all remainders. It is less than a period before the
+    # first one; a graph with blocks does not take every side between.
+    shortest = next(side for side in range(max(1, sides[0] - period + 1), sides[0] + 1) if suffices(side))
     met = {
         side: remainders(side)
         for side in range(shortest, min(shortest + period, 2 * native))
@@ -327,13 +361,20 @@ def _telling_sides(graph: Graph, axis: int, native: int) -> list[int]:
 
 def _period(graph: Graph, axis: int) -> int:
     """Return by how many cells two sides of an image differ whose maps have the same remainders after whole
-    strides: the least common multiple, over the ways through a network, of the product of a way's strides.
+    strides and blocks: the least common multiple, over the ways through a network, of the product of a way's.
     For ResNet-50 it is 32.
     """
     reduced = dict.fromkeys(graph.inputs, 1)
     for node in graph.nodes:
-        reduced[node.path] = math.lcm(*(reduced[path] for path in node.inputs)) * _stride(node.op, axis)
+        reduced[node.path] = math.lcm(*(reduced[path] for path in node.inputs)) * _cells_at_once(
+            node.op, axis
+        )
     return math.lcm(*reduced.values())
+
+
+def _cells_at_once(op: Op, axis: int) -> int:
+    """Return the stride of an op, or the cells that it makes channels of, along an axis."""
+    return op.block if isinstance(op, SpaceToDepth) else _stride(op, axis)
 
 
 def _stride(op: Op, axis: int) -> int:
@@ -390,4 +431,9 @@ def _map_lengths(graph: Graph, axis: int, side: int) -> dict[str, int] | None:
         known = shapes(graph, (side, None) if axis == 0 else (None, side))
     except GraphError:
         return None
-    return {path: shape[1 + axis] or 0 for path, shape in known.items() if len(shape) == 3}
+    # The rows of a map that was turned are as many as the columns, which are not known.
+    return {
+        path: length
+        for path, shape in known.items()
+        if len(shape) == _MAP_AXES and (length := shape[1 + axis]) is not None
+    }

@@ -69,8 +69,8 @@ def _tf_graph(folder: Path) -> Iterator[Path]:
     from tests.support.formats.tf_graph.file_graphs import frozen
     from tests.unit.formats.tf_graph.test_graph import ARRAYS, FOREIGN, OPS, WINDOWS
 
-    made = [make for table in (WINDOWS, OPS, ARRAYS) for make, _ in table.values()]
-    for make, place in zip([*made, *FOREIGN.values()], _numbered(folder), strict=False):
+    made = [make for table in (OPS, ARRAYS) for make, _ in table.values()]
+    for make, place in zip([*WINDOWS.values(), *made, *FOREIGN.values()], _numbered(folder), strict=False):
         frozen(place / "model.pb", make)
         yield place / "model.pb"
 

@@ -77,12 +77,12 @@ class Runner:
             return {}
         tensorflow = import_tensorflow()
         inputs = [np.ascontiguousarray(array) for array in self._as_inputs(batch)]
+        replacements = {
+            id(self.values[name]): value if name in self._arrays else channels_last(value)
+            for name, value in cut.items()
+        }
         if cut:
             # This function is made for this run only, because it holds the arrays.
-            replacements = {
-                id(self.values[name]): value if name in self._arrays else channels_last(value)
-                for name, value in cut.items()
-            }
             function = self._function(names, replacements)
         else:
             if names not in self._functions:
@@ -96,6 +96,8 @@ class Runner:
             quiet_logger(tensorflow),
         ):
             results = function([tensorflow.cast(array, self._model.inputs[0].dtype) for array in inputs])
+        # A model of Keras refers to itself in circles, and would hold the arrays until Python looks for it.
+        replacements.clear()
         # TensorFlow's own memory, read-only: `Tensor.numpy` would copy it, and all maps of a network are
         # large.
         arrays = {name: np.asarray(results.pop(name)) for name in names}
