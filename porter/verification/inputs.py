@@ -37,7 +37,9 @@ class InputRange:
 SIGNED = InputRange("-1 to 1", lambda unit: 2 * unit - 1)
 PIXELS = InputRange("0 to 255", lambda unit: _BRIGHTEST * unit)
 UNIT = InputRange("0 to 1", lambda unit: unit)
-NORMAL = InputRange("a mean of 0 and a deviation of 1", lambda unit: (unit - unit.mean()) / unit.std())
+NORMAL = InputRange(
+    "a mean of 0 and a deviation of 1", lambda unit: (unit - unit.mean()) / (unit.std() or 1.0)
+)
 FALLBACKS = (SIGNED, PIXELS, UNIT, NORMAL)
 """What a network may take that says nothing of it, likeliest first."""
 
