@@ -57,8 +57,8 @@ def swapped(graph: Graph) -> Graph:
 
 
 def of_every_second(graph: Graph) -> Graph:
-    (crop,) = (node for node in graph.nodes if isinstance(node.op, CropAxis))
-    return changed(crop.path, op=replace(crop.op, after=1))(graph)
+    ((path, op),) = ((node.path, node.op) for node in graph.nodes if isinstance(node.op, CropAxis))
+    return changed(path, op=replace(op, after=1))(graph)
 
 
 def padded_at_the_end(graph: Graph) -> Graph:
