@@ -88,7 +88,7 @@ _ZEROS = 0.05
 _BEYOND = 1.5
 """How far numbers go beyond a bound, in parts of it."""
 _FARTHEST_AMPLIFIED = 2.4
-"""As `_FARTHEST`, for numbers that an exponential, a power or a product reads: the square of exp(250) is
+"""A power of ten, for numbers that an exponential, a power or a product reads: the square of exp(250) is
 still finite.
 """
 _CLOSE = 0.25

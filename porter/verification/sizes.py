@@ -319,7 +319,9 @@ def _telling_sides(graph: Graph, axis: int, native: int) -> list[int]:
             path: lengths[source] % stride for path, (source, stride) in strided.items() if source in lengths
         }
         padded_or_cropped = {
-            path: lengths[path] - lengths[source] for path, source in fitted.items() if path in lengths
+            path: lengths[path] - lengths[source]
+            for path, source in fitted.items()
+            if {path, source} <= lengths.keys()
         }
         return left_by_strides | padded_or_cropped
 
