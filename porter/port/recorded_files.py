@@ -63,8 +63,8 @@ class SourceFile(Strict):
         return None if self.published else self.given
 
     def is_published(self, file: WeightsFile | None) -> bool | None:
-        """Return whether the zoo publishes it, as `file`: as recorded, otherwise by its sha256; None where
-        neither tells.
+        """Return whether these are the zoo's published weights: as recorded, otherwise whether their sha256
+        is that of the zoo's `file`. None where the zoo states no digest to compare; False if it has no file.
         """
         if self.published is not None:
             return self.published

@@ -134,9 +134,10 @@ def _arrays_by_name(
     names: Mapping[str, Mapping[str, str]],
     kind: np.dtype[Any],
 ) -> dict[str, Array]:
-    """Return the stored tensors by their names in the file, in its shapes and in the number type `kind`, in
-    float64 in their own types (`make_model_session`). Tensors that only ONNX's operators take are filled.
-    Raise MappingError where one is missing or has another shape.
+    """Return the arrays of an ONNX file by their names in it, in its shapes and in the number type `kind`;
+    where that is float64 they keep their own type (see `make_model_session`). Tensors that only ONNX's
+    operators take, such as a norm's scale of 1, are filled. Raise MappingError where a tensor of the graph
+    is missing or has another shape.
     """
     canonical_shapes = tensor_shapes(plan.lowered)
     fill_values = fillings(plan.lowered, tensors)

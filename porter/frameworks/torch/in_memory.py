@@ -275,8 +275,9 @@ def _random_if_constant(tensor: torch.Tensor) -> torch.Tensor:
 def _run_once(
     module: nn.Module, images: Sequence[torch.Tensor], name: str
 ) -> tuple[list[torch.Tensor], bool]:
-    """Run a copy once, which is in float32 where the module is in half precision. Return the images in its
-    type, and whether it returns something else than one tensor or a tuple of different ones.
+    """Run a module once, to see that it takes the images. Return two things: the images in the module's
+    number type, and whether what it returned has to be made a tuple of different tensors, because it is
+    neither one tensor nor such a tuple.
 
     Raises:
         UsageError: it does not take these images.

@@ -64,8 +64,9 @@ def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
 
 
 def canonical_tensors(graph: Graph, state: NamedArrays, layers: LayerNames | None = None) -> OwnTensors:
-    """Undo `state_arrays`: return the tensors that the graph needs, and the counters of batches that the
-    state has.
+    """Undo `state_arrays`: return by path and role, such as `layer1/0/conv1` and `kernel`, the arrays of a
+    torch state that the graph needs, and the counters of batches (`num_batches_tracked`) that the state has.
+    What only torch's layer has, and no role of the graph, is left out.
 
     Args:
         layers: the modules' names by path, where they differ from the path.
