@@ -261,11 +261,7 @@ def compare_at_cut_points(
     # A model's further inputs are made of the same images (porter.frameworks.images.further_arrays).
     readers[INPUT] = [node for path in graph.inputs for node in readers.get(path, ())]
     draws = Draws(rng, nonnegative_paths(graph), _binary_paths(graph), source_shapes.keys(), readers, dtype)
-    fed = draws.of(INPUT, images.shape)
-    if not draws.are_seen(INPUT):
-        # What follows an unseen reader may show little of numbers that are not of the network's own range.
-        half = len(images) // 2
-        fed[half:] = np.multiply(images[half:], draws.scale(INPUT))
+    fed = draws.of_images(images)
     points = {
         path
         for path in graph.by_path.keys() & source_shapes.keys()
@@ -468,9 +464,19 @@ class Draws:
             numbers = np.abs(numbers)
         if not any(isinstance(op, _AMPLIFYING) for op in ops):
             zeros = self.rng.random(numbers.shape) < _ZEROS
-            zeros[:half] &= not any(map(_takes_maxima, ops))  # one 0 would be the largest
+            zeros[:half] &= not takes_maxima  # one 0 would be the largest
             numbers[zeros] = 0.0
         return numbers.reshape(shape).astype(self.dtype)
+
+    def of_images(self, images: Array) -> Array:
+        """Return random numbers in place of `images`, as `of` does. Where a reader is not seen, what follows
+        it may show little of them: the second half are then images of the network's own range, made larger.
+        """
+        numbers = self.of(INPUT, images.shape)
+        if not self.are_seen(INPUT):
+            half = len(images) // 2
+            numbers[half:] = np.multiply(images[half:], self.scale(INPUT))
+        return numbers
 
     def are_seen(self, path: str) -> bool:
         """Return whether every reader of a value is compared by itself, or only moves its numbers."""
@@ -503,14 +509,13 @@ class Draws:
 
 
 def _shrink_channels(rng: Generator, numbers: NDArray[np.float64]) -> None:
-    """Make some channels of N x C x numbers much smaller, in place, and of several channels one as small as
-    any.
-    """
+    """Make some channels of N x C x numbers much smaller, in place, one of several as small as any."""
     draws, channels, _ = numbers.shape
-    chosen = rng.random((draws, channels)) < _FAINT
-    numbers[chosen] *= 10.0 ** rng.uniform(_FAINTEST, -2, (np.count_nonzero(chosen), 1))
+    exponents = rng.uniform(_FAINTEST, -2, (draws, channels))
+    exponents[rng.random((draws, channels)) >= _FAINT] = 0
     if channels > 1:
-        numbers[np.arange(draws), rng.integers(0, channels, draws)] *= 10.0**_FAINTEST
+        exponents[np.arange(draws), rng.integers(0, channels, draws)] = _FAINTEST
+    numbers *= 10.0 ** exponents[..., np.newaxis]
 
 
 def _binary_paths(graph: Graph) -> set[str]:
