@@ -36,7 +36,7 @@ def expect_kind(option: Option, value: object, kind: Any) -> None:
 
 
 def _types_of_union(kind: Any) -> tuple[Any, ...]:
-    """Return the types of a union, `(int, str)` of `int | str`; of any other type, itself alone."""
+    """Return the types of a union, `(int, str)` of `int | str`; of any other type, a tuple of it."""
     origin = get_origin(kind)
     # The origin of `int | str` is types.UnionType, that of Union[int, str] is no type.
     is_union = origin is not None and (not isinstance(origin, type) or origin.__module__ == "types")

@@ -369,7 +369,7 @@ class Command:
 
     def default(self, name: str) -> object:
         """Return the value that an option has where it is not given; None for one that has to be given. A
-        switch of the command line alone, such as `--open`, is off.
+        switch that the command line has and Python has not, such as `--open`, is off.
         """
         defaults = {option_field.name: option_field.default for option_field in fields(self.values)}
         if name not in defaults:  # an option of `printing`

@@ -83,7 +83,7 @@ def _open_question(line: str) -> str | None:
 
 def _ignore_section(listed: ListedLayers) -> Iterator[str]:
     """Yield the lines `ignore:` of the zoo, which is the last section of a draft: one for each tensor that
-    no part of the graph has, or for all of a module that holds no layer. Yield nothing if there are no such
+    no part of the graph has, or one for all of a module without a layer. Yield nothing if there are no such
     tensors.
     """
     if not listed.others:

@@ -94,7 +94,7 @@ def _unnamed_paths(rules: Sequence[_Rule], needed: Set[str], paths: Sequence[str
 
 
 def _without_paths(rule: _Rule, paths: Collection[str]) -> _Rule:
-    """Return a rule that is no longer for some paths."""
+    """Return the rule with some of its paths taken away."""
     return replace(rule, paths=tuple(path for path in rule.paths if path not in paths))
 
 

@@ -256,7 +256,7 @@ def _separable_layers(
 def _norm_layer(
     name: str, kind: LayerKind, shape: tuple[int, ...], spelled: Mapping[str, str], roles: frozenset[str]
 ) -> WeightsLayer | None:
-    """Return a norm; None if its tensors are no vectors.
+    """Return a norm; None if its tensors have more than one axis.
 
     Args:
         spelled: the norm's role for each role that the file has under another word: torch's `weight` is its
