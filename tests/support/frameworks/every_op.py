@@ -170,7 +170,12 @@ RESIZES: tuple[Op, ...] = (
 OF_MAPS: tuple[Op, ...] = (
     Conv(4, THREE, Convention("same"), groups=2),
     MaxPool(THREE, Convention("same", fill=LOWEST)),
+    MaxPool(Window((3, 3), dilation=(2, 2)), Convention(fill=LOWEST)),
     AvgPool(THREE, Convention()),
+    AvgPool(
+        Window((3, 3), (2, 2)),
+        Convention("explicit", (1, 1, 1, 1), average="clipped_window", rounding="ceil"),
+    ),
     ConvTranspose(4, STRIDED),
     ConvTranspose(4, THREE, (1, 1, 1, 1), 2, bias=True),
     ConvTranspose(8, STRIDED, (0, 1, 0, 1), 8),
