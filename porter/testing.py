@@ -9,7 +9,7 @@ from porter.api.entry_points import compare
 if TYPE_CHECKING:
     from os import PathLike
 
-    from porter.frameworks.in_memory import Model
+    from porter.base.commands import Model
 
 
 def assert_same(a: str | PathLike[str] | Model, b: str | PathLike[str] | Model, **options: Any) -> None:

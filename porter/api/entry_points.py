@@ -13,7 +13,8 @@ from weakref import finalize
 
 from porter.api.port import Filled, Ported, open_port
 from porter.api.speaking import public
-from porter.base.commands import ListModelsOptions, takes
+from porter.base.calls import takes
+from porter.base.commands import ListModelsOptions
 from porter.base.errors import UsageError
 from porter.comparison import compare as comparing
 from porter.comparison.transfer.fill import Filling, fill

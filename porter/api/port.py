@@ -11,7 +11,8 @@ from shutil import copyfile
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar, cast
 
 from porter.api.speaking import public
-from porter.base.commands import OpenOptions, takes
+from porter.base.calls import takes
+from porter.base.commands import OpenOptions
 from porter.base.dtypes import Array
 from porter.base.errors import UsageError
 from porter.base.options import AnyPath

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from porter.base.options import read_by_a_program
+from porter.base.call_context import read_by_a_program
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -22,10 +22,10 @@ def expect_kind(option: Option, value: object, kind: Any) -> None:
     Raises:
         UsageError: it is of another type.
     """
-    if isinstance(kind, ForwardRef) or _is_one_of(value, kind):
+    types = types_of_union(kind)
+    if any(isinstance(one_type, ForwardRef) for one_type in types) or _is_one_of(value, kind):
         return
     given = "None" if value is None else f"an object of {type(value).__name__}"
-    types = _types_of_union(kind)
     takes_several = any(get_origin(one_type) is Sequence for one_type in types)
     if takes_several and isinstance(value, Sequence) and not isinstance(value, str | bytes):
         member_types = sorted({type(member).__name__ for member in value})
@@ -35,7 +35,7 @@ def expect_kind(option: Option, value: object, kind: Any) -> None:
     raise UsageError(f"expected {expected}, got {given}", where=option, next=next)
 
 
-def _types_of_union(kind: Any) -> tuple[Any, ...]:
+def types_of_union(kind: Any) -> tuple[Any, ...]:
     """Return the types of a union, `(int, str)` of `int | str`; of any other type, a tuple of it."""
     origin = get_origin(kind)
     # The origin of `int | str` is types.UnionType, that of Union[int, str] is no type.
@@ -45,7 +45,7 @@ def _types_of_union(kind: Any) -> tuple[Any, ...]:
 
 def _is_one_of(value: object, kind: Any) -> bool:
     """Return whether a value is of a type, or of one of a union's."""
-    return any(_is_of(value, one_type) for one_type in _types_of_union(kind))
+    return any(_is_of(value, one_type) for one_type in types_of_union(kind))
 
 
 def _is_of(value: object, kind: Any) -> bool:
@@ -70,7 +70,7 @@ def _type_words(kind: Any) -> str:
     """Return a type in words, for messages: `a sequence of text or a path`."""
     origin = get_origin(kind)
     if origin is Sequence:
-        return f"a sequence of {' or '.join(map(_type_words, _types_of_union(get_args(kind)[0])))}"
+        return f"a sequence of {' or '.join(map(_type_words, types_of_union(get_args(kind)[0])))}"
     return {
         str: "text",
         PathLike: "a path",

@@ -5,21 +5,17 @@ The command line is made from these tables, and so are the signatures of the API
 prints. The annotations are evaluated here, because they lead to the options; types of frameworks are texts.
 """
 
-import inspect
-import re
-import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import KW_ONLY, MISSING, dataclass, field, fields, replace
-from functools import cached_property, wraps
-from os import PathLike
-from typing import TYPE_CHECKING, Annotated, Any, ForwardRef, ParamSpec, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import TYPE_CHECKING, Annotated, TypeAlias, Union
 
 from porter.base import options as opt
-from porter.base.argument_types import expect_kind
-from porter.base.options import AnyPath, AnySize, Asked, Option, Placeholder, for_a_program, in_python
+from porter.base.calls import Command
+from porter.base.options import AnyPath, AnySize, Asked, Placeholder
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     import jax
     import keras
     import numpy as np
@@ -29,10 +25,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from PIL import Image
 
-P = ParamSpec("P")
-T = TypeVar("T")
-R = TypeVar("R")
 # Options of several commands.
+Model: TypeAlias = "torch.nn.Module | keras.Model | nnx.Module | onnx.ModelProto"
+"""A model that a user holds."""
+Example: TypeAlias = (
+    "torch.Tensor | jax.Array | NDArray[np.generic] | Sequence[torch.Tensor | NDArray[np.generic]] | None"
+)
+"""What a module is called with: a batch, or one for each input; None for zeros."""
+Subject = Union[AnyPath, Model]  # noqa: UP007  a text in `|` would be no type
 Recipes = Annotated[AnyPath | None, opt.RECIPES]
 InputSize = Annotated[AnySize | None, opt.INPUT_SIZE]
 PhotoProtocol = Annotated[AnyPath | Mapping[str, object] | None, opt.PREPROCESS]
@@ -44,9 +44,7 @@ Folder = Annotated[AnyPath, opt.FOLDER]
 class ConvertOptions:
     """The options of `porter convert`."""
 
-    subject: Annotated[
-        "str | PathLike[str] | torch.nn.Module | keras.Model | nnx.Module | onnx.ModelProto", opt.SUBJECT
-    ]
+    subject: Annotated[Subject, opt.SUBJECT]
     source: Annotated[str | None, opt.FROM] = None
     to: Annotated[str, opt.TO] = "torch"
     _: KW_ONLY
@@ -54,11 +52,7 @@ class ConvertOptions:
         "str | PathLike[str] | Callable[[], object] | torch.nn.Module | keras.Model | nnx.Module | None",
         opt.INTO,
     ] = None
-    example: Annotated[
-        "torch.Tensor | jax.Array | NDArray[np.generic] "
-        "| Sequence[torch.Tensor | NDArray[np.generic]] | None",
-        None,
-    ] = None
+    example: Annotated[Example, None] = None
     weights: Annotated[AnyPath | None, opt.WEIGHTS] = None
     out: Annotated[AnyPath | None, opt.OUT] = None
     overwrite: Annotated[bool, opt.OVERWRITE] = False
@@ -89,10 +83,7 @@ class VerifyOptions:
 
     folder: Folder
     _: KW_ONLY
-    weights: Annotated[
-        "str | PathLike[str] | torch.nn.Module | keras.Model | nnx.Module | onnx.ModelProto | None",
-        opt.WEIGHTS,
-    ] = None
+    weights: Annotated[Subject | None, opt.WEIGHTS] = None
     float64: Annotated[bool, opt.FLOAT64] = False
     device: Annotated[str, replace(opt.DEVICE, help="where the port runs")] = "cpu"
     tolerance: Annotated[float | None, opt.TOLERANCE] = None
@@ -104,15 +95,11 @@ class VerifyOptions:
 class CompareOptions:
     """The options of `porter compare`."""
 
-    a: Annotated["str | PathLike[str] | torch.nn.Module | keras.Model | nnx.Module | onnx.ModelProto", opt.A]
-    b: Annotated["str | PathLike[str] | torch.nn.Module | keras.Model | nnx.Module | onnx.ModelProto", opt.B]
+    a: Annotated[Subject, opt.A]
+    b: Annotated[Subject, opt.B]
     _: KW_ONLY
     input_size: InputSize = None
-    example: Annotated[
-        "torch.Tensor | jax.Array | NDArray[np.generic] "
-        "| Sequence[torch.Tensor | NDArray[np.generic]] | None",
-        None,
-    ] = None
+    example: Annotated[Example, None] = None
     tolerance: Annotated[
         float | None,
         replace(
@@ -159,10 +146,7 @@ class MeasuringOptions(PhotosOptions):
     """The options of `porter eval`, whatever it measures."""
 
     source: Annotated[bool, opt.SOURCE] = False
-    weights: Annotated[
-        "str | PathLike[str] | torch.nn.Module | keras.Model | nnx.Module | onnx.ModelProto | None",
-        opt.WEIGHTS,
-    ] = None
+    weights: Annotated[Subject | None, opt.WEIGHTS] = None
     precision: Annotated[str, opt.PRECISION] = "fp32"
     compiled: Annotated[bool, opt.COMPILE] = False
     channels_last: Annotated[bool, opt.CHANNELS_LAST] = True
@@ -345,74 +329,6 @@ class RecipeSchemaOptions:
     """`porter recipe schema` has no options."""
 
 
-@dataclass(frozen=True)
-class Command:
-    """A command: its name, what its help says, and the class of its options, in the order of its help.
-
-    Attributes:
-        function: of the API, with the same options; None where only the command line has it.
-        printing: options of what the command line prints, which no function has, beside `--json`.
-        instead: parameters that have to be typed, unless another one is, which has these names.
-    """
-
-    name: str
-    help: str
-    values: type
-    function: str | None = None
-    printing: tuple[Option, ...] = ()
-    instead: Mapping[str, str] = field(default_factory=dict)
-
-    @cached_property
-    def options(self) -> Mapping[str, Option]:
-        """The options of the command by the names of their parameters."""
-        return _options_of(self.values) | {option.name: option for option in (*self.printing, opt.JSON)}
-
-    def default(self, name: str) -> object:
-        """Return the value that an option has where it is not given; None for one that has to be given. A
-        switch that the command line has and Python has not, such as `--open`, is off.
-        """
-        defaults = {option_field.name: option_field.default for option_field in fields(self.values)}
-        if name not in defaults:  # an option of `printing`
-            return False if self.options[name].kind is bool else None
-        return None if defaults[name] is MISSING else defaults[name]
-
-    @cached_property
-    def _needed(self) -> set[str]:
-        """The parameters that have no default."""
-        defaults = {option_field.name: option_field.default for option_field in fields(self.values)}
-        return {name for name, default in defaults.items() if default is MISSING}
-
-    def line(self, **values: object) -> str:
-        """Return the command as it is typed to give its options these values, in their order, such as `porter
-        convert resnet50v2 --from keras`; defaults are left out.
-        """
-        words = (
-            word
-            for name, value in values.items()
-            if self.options[name].required or value != self.default(name)
-            for word in self.options[name].words(value)
-        )
-        return shlex.join(("porter", *self.name.split(), *words))
-
-    def advise(self, **values: object) -> str:
-        """Return the command as a message advises it: as it is typed or, to a program in Python, as the call
-        of the function, where there is one, such as `porter.convert("resnet50v2", source="keras")`. An Asked
-        stands for what the running command was asked for.
-        """
-        known = {name: _asked_for(name, value) for name, value in values.items()}
-        only_typed = self.function is None or any(option.name in known for option in self.printing)
-        if only_typed or not for_a_program():
-            return self.line(**known)
-        arguments = []
-        for name, value in known.items():
-            option = self.options[name]
-            has_to_be_given = option.required or name in self._needed
-            says_something = value not in (self.default(name), None, "", (), [], {})
-            if has_to_be_given or says_something:
-                arguments.append(in_python(value) if option.flag is None else option(value))
-        return f"porter.{self.function}({', '.join(arguments)})"
-
-
 CONVERT = Command(
     "convert",
     "Port weights to another framework, and prove the port. The subject is a variant, with --from its "
@@ -503,107 +419,26 @@ RECIPE_SCHEMA = Command(
     "Print the JSON Schema of recipes and of zoos' files, for editors. --json changes nothing.",
     RecipeSchemaOptions,
 )
-COMMANDS = tuple(table for table in list(vars().values()) if isinstance(table, Command))
+COMMANDS = (
+    CONVERT,
+    VERIFY,
+    COMPARE,
+    PREDICT,
+    EVALUATE,
+    INSPECT,
+    PADS,
+    FETCH,
+    STUDY,
+    REPORT,
+    BATCH,
+    RECIPE_LIST,
+    RECIPE_SHOW,
+    RECIPE_CHECK,
+    RECIPE_NEW,
+    RECIPE_SCHEMA,
+)
 
 FRAMEWORK = Asked("FRAMEWORK")
 FILE, ZOO, VARIANT, PORT, MODEL, PHOTO, PHOTOS, NAME = map(
     Placeholder, ("FILE", "ZOO", "VARIANT", "PORT", "MODEL", "PHOTO", "PHOTOS", "NAME")
 )
-
-
-_asked: list[Mapping[str, object]] = []
-"""The options of the functions that run, the innermost last."""
-
-
-def _asked_for(name: str, value: object) -> object:
-    """Return what the running command was asked for under an option's name, if `value` is a word that stands
-    for it; other values as they are, and so the word where nothing was asked.
-    """
-    if not isinstance(value, Asked):
-        return value
-    for values in reversed(_asked):  # the innermost function first
-        if isinstance(values.get(name), str | PathLike):
-            return values[name]
-    return value
-
-
-@contextmanager
-def _asked_meanwhile(values: Mapping[str, object]) -> Iterator[None]:
-    """Keep what the running command was asked, so that messages can repeat it."""
-    _asked.append(values)
-    try:
-        yield
-    finally:
-        _asked.pop()
-
-
-def takes(values: Callable[P, T]) -> Callable[[Callable[[T], R]], Callable[P, R]]:
-    """Return a decorator for a function of one value, a command's options: it becomes a function whose
-    parameters are these options, for `import porter` and the command line.
-
-    Raises:
-        UsageError: an argument is of another kind than its option.
-    """
-
-    def decorate(function: Callable[[T], R]) -> Callable[P, R]:
-        """Give a function the signature of its options, as `help` and editors show it."""
-
-        @wraps(function)
-        def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            """Check each argument, and call the function with the options as one value."""
-            given = signature.bind(*args, **kwargs).arguments
-            for name, option in options.items():
-                if name in given:
-                    expect_kind(option, given[name], kinds[name].__origin__)
-            with _asked_meanwhile(given):
-                return function(values(*args, **kwargs))
-
-        options = _options_of(values)
-        result = _UnquotedText(function.__annotations__["return"])
-        # An option's annotation is Annotated[type, Option].
-        kinds = _annotations_of(values)
-        signature = inspect.signature(values)
-        signature = signature.replace(
-            parameters=[
-                parameter.replace(annotation=_annotation_text(parameter.annotation))
-                for parameter in signature.parameters.values()
-            ],
-            return_annotation=result,
-        )
-        call.__signature__ = signature  # type: ignore[attr-defined]
-        call.__annotations__ = {
-            name: parameter.annotation for name, parameter in signature.parameters.items()
-        }
-        call.__annotations__["return"] = result
-        return call
-
-    return decorate
-
-
-_MODULE_PREFIXES = re.compile(r"\b(?:os|collections\.abc)\.")
-
-
-class _UnquotedText(str):
-    """A type's name as `help` shows it: without quotes."""
-
-    def __repr__(self) -> str:
-        return str(self)
-
-
-def _annotations_of(values: Any) -> dict[str, Any]:
-    """Return the annotations of the fields, by name."""
-    return {option_field.name: option_field.type for option_field in fields(values)}
-
-
-def _options_of(values: Any) -> dict[str, Option]:
-    """Return the options of a command by the names of their fields. An example is given in Python only."""
-    options = {name: kind.__metadata__[0] for name, kind in _annotations_of(values).items()}
-    return {name: option for name, option in options.items() if option is not None}
-
-
-def _annotation_text(kind: Any) -> str:
-    """Return a field's type, without its option, as an editor shows it."""
-    field_type = kind.__origin__  # of Annotated[type, Option]
-    if isinstance(field_type, ForwardRef):
-        return _UnquotedText(field_type.__forward_arg__)
-    return _UnquotedText(_MODULE_PREFIXES.sub("", inspect.formatannotation(field_type)))

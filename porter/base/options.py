@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
+
+from porter.base.call_context import for_a_program
 
 AnyPath = str | PathLike[str]
 AnySize = int | Sequence[int] | str
@@ -26,34 +27,6 @@ class Placeholder(str):
 
 class Asked(Placeholder):
     """A word in whose place stands what the running function was asked for under the same option."""
-
-
-@dataclass
-class _Audience:
-    """Who reads the messages of this process: a program in Python, or somebody who types commands."""
-
-    is_program: bool = False
-
-
-_reader = _Audience()
-
-
-@contextmanager
-def read_by_a_program() -> Iterator[None]:
-    """Let messages name options and commands as Python has them, inside this context; otherwise as they are
-    typed.
-    """
-    was_program = _reader.is_program
-    _reader.is_program = True
-    try:
-        yield
-    finally:
-        _reader.is_program = was_program
-
-
-def for_a_program() -> bool:
-    """Return whether a program in Python reads the messages."""
-    return _reader.is_program
 
 
 @dataclass(frozen=True)
@@ -81,10 +54,10 @@ class Option:
     required: bool = False
 
     def __str__(self) -> str:
-        return self.name if _reader.is_program or self.flag is None else self.flags[0]
+        return self.name if for_a_program() or self.flag is None else self.flags[0]
 
     def __call__(self, value: object = True) -> str:
-        return f"{self.name}={in_python(value)}" if _reader.is_program else shlex.join(self.words(value))
+        return f"{self.name}={in_python(value)}" if for_a_program() else shlex.join(self.words(value))
 
     @property
     def placeholder(self) -> str:

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand
 from typer.exceptions import TyperException
 
-from porter.base.commands import Command
+from porter.base.calls import Command
 from porter.base.errors import UsageError
 from porter.base.options import JSON, OPTION, OUTPUTS, STOCK, TO, Option
 from porter.cli.terminal import write

@@ -9,7 +9,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from porter.base.commands import CompareOptions, takes
+from porter.base.calls import takes
+from porter.base.commands import CompareOptions
 from porter.base.errors import (
     CannotRun,
     GraphError,

@@ -9,10 +9,11 @@ from os import PathLike, fspath
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from porter.base.commands import Example, Model
 from porter.base.errors import CannotRun, NotInstalled, PorterError, UsageError
 from porter.conversion.convert import write_trial
 from porter.formats.recognition import is_there
-from porter.frameworks.in_memory import ExampleInputs, Model, expect_subject
+from porter.frameworks.in_memory import expect_subject
 from porter.frameworks.reference_models import framework_of
 from porter.padding import Size
 from porter.port import StoredPort
@@ -118,7 +119,7 @@ def proved(opened: Opened, size: Size, port: StoredPort | None = None) -> SidePr
     return SideProof(proof.proves, f"{proof.outcome} in float64, {worst}")
 
 
-def side_of(model: str | PathLike[str] | Model, example: ExampleInputs | None, where: str) -> Side:
+def side_of(model: str | PathLike[str] | Model, example: Example, where: str) -> Side:
     """Return what a user gives to be compared, as one side: a path, code as `FILE.py:CALLABLE`, which is run,
     or a model.
 

@@ -10,7 +10,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from porter.base.commands import CONVERT, FILE, FRAMEWORK, VARIANT, ZOO, ConvertOptions
+from porter.base.commands import CONVERT, FILE, FRAMEWORK, VARIANT, ZOO, ConvertOptions, Model
 from porter.base.dtypes import DTYPES, Dtype
 from porter.base.errors import UsageError
 from porter.base.options import (
@@ -34,7 +34,7 @@ from porter.base.options import (
 )
 from porter.files import path_of
 from porter.frameworks import CONVERTED, WITH_DROPOUTS, Destination, get_destination
-from porter.frameworks.in_memory import Model, expect_subject, is_model
+from porter.frameworks.in_memory import expect_subject, is_model
 from porter.padding import Size
 from porter.padding.sizes import parse_size
 from porter.port import Quantize

@@ -8,7 +8,8 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from porter.base.commands import ConvertOptions, takes
+from porter.base.calls import takes
+from porter.base.commands import ConvertOptions
 from porter.base.dtypes import Dtype
 from porter.base.errors import (
     CannotRun,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from porter.base.commands import PadsOptions, takes
+from porter.base.calls import takes
+from porter.base.commands import PadsOptions
 from porter.base.errors import PorterError
 from porter.conversion.refusals import under_own_names
 from porter.files import path_of

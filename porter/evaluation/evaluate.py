@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from porter.base import options as opt
-from porter.base.commands import EvaluateOptions, EvaluateSeveralOptions, MeasuringOptions, takes
+from porter.base.calls import takes
+from porter.base.commands import EvaluateOptions, EvaluateSeveralOptions, MeasuringOptions
 from porter.base.dtypes import FP32, Run
 from porter.base.errors import FileError, UsageError
 from porter.base.options import (

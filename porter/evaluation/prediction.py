@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from porter.base.commands import PHOTO, PREDICT, PredictOptions, takes
+from porter.base.calls import takes
+from porter.base.commands import PHOTO, PREDICT, PredictOptions
 from porter.base.dtypes import Array
 from porter.base.errors import FileError, UsageError
 from porter.base.options import AnyPath

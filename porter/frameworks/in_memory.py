@@ -10,26 +10,17 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar, cast
 
+from porter.base.commands import Example, Model
 from porter.base.errors import UsageError
 from porter.frameworks.reference_models import framework_of
 
 if TYPE_CHECKING:
-    import jax
-    import keras
-    import onnx
-    import torch
-    from flax import nnx
-
     from porter.base.dtypes import Array, NamedArrays
     from porter.padding import KnownSize, Size
 
 T = TypeVar("T")
-Model: TypeAlias = "torch.nn.Module | keras.Model | nnx.Module | onnx.ModelProto"
-"""A model that a user holds."""
-ExampleInputs: TypeAlias = "torch.Tensor | jax.Array | Array | Sequence[torch.Tensor | Array]"
-"""What a module is called with: a batch, or one for each input."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +74,7 @@ class Held:
     """A model, and what it was exported with, to be exported again."""
 
     model: Model
-    example: ExampleInputs | None
+    example: Example
 
 
 class ModelsInMemory(Protocol):
@@ -163,9 +154,7 @@ def _framework_of(subject: object) -> str | None:
     return framework_of(subject)
 
 
-def save_model(
-    model: Model | Held, folder: Path, example: ExampleInputs | None = None, size: Size | None = None
-) -> Saved:
+def save_model(model: Model | Held, folder: Path, example: Example = None, size: Size | None = None) -> Saved:
     """Save a torch.nn.Module, an nnx.Module, a keras.Model or an onnx.ModelProto as a file that carries its
     graph.
 

@@ -14,17 +14,8 @@ from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import Field, ValidationError
 
-from porter.base.commands import (
-    CONVERT,
-    EVALUATE,
-    FRAMEWORK,
-    PHOTOS,
-    PORT,
-    VARIANT,
-    ZOO,
-    LoadOptions,
-    takes,
-)
+from porter.base.calls import takes
+from porter.base.commands import CONVERT, EVALUATE, FRAMEWORK, PHOTOS, PORT, VARIANT, ZOO, LoadOptions
 from porter.base.dtypes import Dtype
 from porter.base.errors import FileError, GraphError, UsageError
 from porter.base.left_out import LeftOut

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from porter.base.commands import ReportOptions, takes
+from porter.base.calls import takes
+from porter.base.commands import ReportOptions
 from porter.base.errors import FileError, UsageError
 from porter.base.options import OUT
 from porter.files import behind_links, is_plain, write_whole

@@ -12,12 +12,13 @@ from typing import TypeAlias
 
 import numpy as np
 
+from porter.base.commands import Example, Model
 from porter.base.dtypes import Array
 from porter.base.errors import PorterError, UsageError
 from porter.base.options import WEIGHTS, AnyPath
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.reading import read_weights
-from porter.frameworks.in_memory import ExampleInputs, Held, Model, Saved, expect_subject, save_model
+from porter.frameworks.in_memory import Held, Saved, expect_subject, save_model
 from porter.padding import Size
 from porter.port import IN_MEMORY
 from porter.source.fitting.fit import OWN_GRAPH
@@ -66,7 +67,7 @@ class Exported:
 
 def save_and_read(
     model: Model | Held,
-    example: ExampleInputs | None = None,
+    example: Example = None,
     outputs: Sequence[str] = (),
     size: Size | None = None,
 ) -> Exported:

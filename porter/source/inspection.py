@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from porter.base.commands import CONVERT, InspectOptions, takes
+from porter.base.calls import takes
+from porter.base.commands import CONVERT, InspectOptions
 from porter.base.errors import GraphError, MappingError, PaddingError, PorterError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import fill_free_size

@@ -23,7 +23,8 @@ from porter.source.hub_download import fetch_repository, repository_of
 from porter.source.hub_folder import WEIGHTS as NAMES_OF_THE_HUB, files_of_weights, read_sidecars, sidecars_in
 
 if TYPE_CHECKING:
-    from porter.frameworks.in_memory import ExampleInputs, Held, Model
+    from porter.base.commands import Example, Model
+    from porter.frameworks.in_memory import Held
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class InMemory:
     """
 
     model: Model | Held
-    example: ExampleInputs | None = None
+    example: Example = None
 
 
 Place: TypeAlias = File | FilePair | PortFolder | TrainedPort | InMemory

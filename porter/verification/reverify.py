@@ -11,7 +11,8 @@ from math import prod
 from os import fspath
 from pathlib import Path
 
-from porter.base.commands import VerifyOptions, takes
+from porter.base.calls import takes
+from porter.base.commands import VerifyOptions
 from porter.base.dtypes import Array, Dtype
 from porter.base.errors import CannotRun, CheckFailed, NotInstalled, some
 from porter.base.options import FOLD_BN, INPUT_SIZE, REFERENCE

@@ -30,6 +30,7 @@ from torch import nn
 
 import porter
 from porter.base import commands
+from porter.base.calls import Command
 from porter.base.commands import (
     BATCH,
     COMMANDS,
@@ -42,7 +43,6 @@ from porter.base.commands import (
     RECIPE_SHOW,
     REPORT,
     STUDY,
-    Command,
 )
 from porter.base.errors import PorterError
 from porter.base.options import Placeholder
@@ -629,7 +629,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Made]:
 def _is_between(frame: Any) -> bool:
     """Whether a function only hands on what another one wants said."""
     return (
-        frame.f_globals.get("__name__", __name__) in (__name__, "porter.base.commands")
+        frame.f_globals.get("__name__", __name__) in (__name__, "porter.base.calls")
         or frame.f_code.co_name in BETWEEN
     )
 

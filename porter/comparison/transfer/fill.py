@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.commands import ConvertOptions, takes
+from porter.base.calls import takes
+from porter.base.commands import ConvertOptions
 from porter.base.dtypes import Array, NamedArrays, is_floating
 from porter.base.errors import CheckFailed, UsageError
 from porter.base.options import INTO

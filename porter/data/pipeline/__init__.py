@@ -14,7 +14,6 @@ GB. The protocols of TensorFlow 1 resample to fractions, which are kept as float
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from porter.base.call_context import Threads
 from porter.base.errors import UsageError
 from porter.base.options import CROPS
 from porter.data.jpeg import fast_decoder
@@ -142,8 +142,8 @@ def _make_batches(
     # One thread more than workers: it reads a chunk while every worker makes the next.
     with TemporaryDirectory(prefix="porter-", ignore_cleanup_errors=True) as temporary:
         store = Store(cache or Path(temporary), cache is not None, pool, protocol.geometry)
-        readers = ThreadPoolExecutor(workers + 1 if workers else 1)
-        stackers = ThreadPoolExecutor(2 + _BATCHES_AHEAD)
+        readers = Threads(workers + 1 if workers else 1)
+        stackers = Threads(2 + _BATCHES_AHEAD)
         try:
             decoded = map_ahead(
                 readers,

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from porter.base.commands import ZOO, StudyOptions, takes
+from porter.base.calls import takes
+from porter.base.commands import ZOO, StudyOptions
 from porter.base.errors import FileError, PorterError, UsageError
 from porter.base.options import BETWEEN, FROM, ORIGIN, SITE, WEIGHTS, items
 from porter.data.classes import Classes

@@ -7,14 +7,19 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
+from porter.api.speaking import public
 from porter.base import commands, options
+from porter.base.call_context import Threads, read_by_a_program
+from porter.base.calls import Command, takes
 from porter.base.commands import COMMANDS, CONVERT, EVALUATE, FILE, FRAMEWORK, INSPECT, RECIPE_SHOW
 from porter.base.errors import UsageError
-from porter.base.options import CHECK, FOLD_BN, FROM, MAP, OPTION, OUTPUTS, SPLIT, Option, read_by_a_program
+from porter.base.options import CHECK, FOLD_BN, FROM, MAP, OPTION, OUTPUTS, SPLIT, Option
 from porter.port.folder import NOT_MADE
 from tests.support.checkout import ROOT
 
@@ -83,8 +88,28 @@ def test_each_door_is_answered_in_its_own_words(
     assert said() == to_a_typist
 
 
+def test_a_thread_is_answered_in_its_own_words() -> None:
+    """Two threads that call the API at once, and the threads that porter starts for one of them."""
+
+    @takes(commands.PadsOptions)
+    def asked(given: commands.PadsOptions) -> str:
+        both_run.wait(10)
+        said = CONVERT.advise(subject=FILE, to=FRAMEWORK)
+        with Threads(1) as own:
+            assert own.submit(lambda: CONVERT.advise(subject=FILE, to=FRAMEWORK)).result(10) == said
+        both_run.wait(10)
+        return said
+
+    both_run = Barrier(2)
+    with ThreadPoolExecutor(2) as threads, read_by_a_program():
+        typed = threads.submit(lambda: asked("x", to="onnx"))
+        called = threads.submit(public(asked), "x", to="tf")
+        assert typed.result(20) == "porter convert FILE --to onnx"
+        assert called.result(20) == 'porter.convert(FILE, to="tf")'
+
+
 def test_what_was_asked_for_stands_in_place_of_its_word() -> None:
-    @commands.takes(commands.PadsOptions)
+    @takes(commands.PadsOptions)
     def asked(given: commands.PadsOptions) -> str:
         return CONVERT.advise(subject=FILE, to=FRAMEWORK)
 
@@ -93,7 +118,7 @@ def test_what_was_asked_for_stands_in_place_of_its_word() -> None:
 
 
 def test_a_function_has_the_options_of_its_value() -> None:
-    @commands.takes(commands.PadsOptions)
+    @takes(commands.PadsOptions)
     def asked(given: commands.PadsOptions) -> commands.PadsOptions:
         return given
 
@@ -146,7 +171,7 @@ def test_no_text_names_an_option_before_its_reader_is_known() -> None:
         name
         for room in (options, commands)
         for name, each in vars(room).items()
-        if isinstance(each, Option | commands.Command)
+        if isinstance(each, Option | Command)
     }
     early = {}
     for file in sorted((ROOT / "porter").rglob("*.py")):
