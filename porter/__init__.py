@@ -28,7 +28,6 @@ if TYPE_CHECKING:
         verify as verify,
     )
     from porter.api.port import Port as Port, Ported as Ported
-    from porter.base.dtypes import OverflowsError as OverflowsError
     from porter.base.errors import (
         CannotRun as CannotRun,
         CheckFailed as CheckFailed,
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
         GraphError as GraphError,
         MappingError as MappingError,
         NotInstalled as NotInstalled,
+        OverflowsError as OverflowsError,
         PaddingError as PaddingError,
         PluginError as PluginError,
         PorterError as PorterError,
@@ -46,55 +46,19 @@ if TYPE_CHECKING:
         UsageError as UsageError,
     )
 
-_MODULES = {
-    "compare": "porter.api.entry_points",
-    **dict.fromkeys(
-        ("convert", "evaluate", "evaluate_several", "inspect", "list_models", "load"),
-        "porter.api.entry_points",
-    ),
-    **dict.fromkeys(("open", "predict", "report", "study", "verify"), "porter.api.entry_points"),
-    **dict.fromkeys(("Port", "Ported"), "porter.api.port"),
-    "OverflowsError": "porter.base.dtypes",
-    **dict.fromkeys(
-        ("CannotRun", "CheckFailed", "ChecksumError", "Contradiction", "DownloadError"), "porter.base.errors"
-    ),
-    **dict.fromkeys(
-        ("FileError", "GraphError", "MappingError", "NotInstalled", "PaddingError"), "porter.base.errors"
-    ),
-    **dict.fromkeys(("PluginError", "PorterError", "RecipeError", "UsageError"), "porter.base.errors"),
+_NAMES = {
+    "porter.api.entry_points": """
+        compare convert evaluate evaluate_several inspect list_models load open predict report study verify
+    """,
+    "porter.api.port": "Port Ported",
+    "porter.base.errors": """
+        CannotRun CheckFailed ChecksumError Contradiction DownloadError FileError GraphError MappingError
+        NotInstalled OverflowsError PaddingError PluginError PorterError RecipeError UsageError
+    """,
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-__all__ = [
-    "CannotRun",
-    "CheckFailed",
-    "ChecksumError",
-    "Contradiction",
-    "DownloadError",
-    "FileError",
-    "GraphError",
-    "MappingError",
-    "NotInstalled",
-    "OverflowsError",
-    "PaddingError",
-    "PluginError",
-    "Port",
-    "Ported",
-    "PorterError",
-    "RecipeError",
-    "UsageError",
-    "compare",
-    "convert",
-    "evaluate",
-    "evaluate_several",
-    "inspect",
-    "list_models",
-    "load",
-    "open",
-    "predict",
-    "report",
-    "study",
-    "verify",
-]
+__all__ = sorted(_MODULES)
 
 
 def __getattr__(name: str) -> object:

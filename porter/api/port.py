@@ -14,9 +14,9 @@ from porter.api.speaking import public
 from porter.base.calls import takes
 from porter.base.commands import OpenOptions
 from porter.base.dtypes import Array
-from porter.base.errors import UsageError
 from porter.base.options import AnyPath
 from porter.base.package import __version__
+from porter.comparison.compare import Comparison
 from porter.comparison.transfer.fill import Filling
 from porter.conversion.convert import Conversion
 from porter.evaluation.details import DETAILS
@@ -114,16 +114,6 @@ class Port(PathLike[str]):
         return load(self.folder, device)
 
     @public
-    def converter(self) -> str:
-        """The text of convert_NAME.py, of what `convert` gives for `into`.
-
-        Raises:
-            UsageError: this is the port of another conversion, which has none.
-        """
-        message = "only a class of your own has a converter"
-        raise UsageError(message, where=self.folder, next="convert with into=CLASS")
-
-    @public
     def transform(self) -> Callable[[PhotoInput], torch.Tensor | Array]:
         """Return a function that makes a photo the model's input by the port's protocol.
 
@@ -200,43 +190,42 @@ class Ported(Port):
         return self._made.record()
 
 
-class Filled(Ported):
+class Filled:
     """A class of the user's with the tensors of a source in it, as `convert` gives it for `into`.
 
     Attributes:
+        folder: with its state, the converter and its test.
         comparison: of the source, which is A, and the class.
+        warnings: what a reader has to know.
     """
 
     def __init__(self, made: Filling) -> None:
-        Port.__init__(self, made.folder)
-        self.verdict, self.comparison, self._filling = None, made.comparison, made
+        self._made = made
+        self.folder: Path = made.folder
+        self.comparison: Comparison = made.comparison
+        self.warnings: tuple[str, ...] = made.opened.warnings
+
+    def __repr__(self) -> str:
+        return f"Filled({str(self.folder)!r})"
 
     def __str__(self) -> str:
-        filling = self._filling
-        return f"{filling.source} into {filling.target}: {self.folder}\n{self.comparison.summary}"
+        return f"{self._made.source} into {self._made.target}: {self.folder}\n{self.comparison.summary}"
 
     def _repr_html_(self) -> str:
         return self.comparison._repr_html_()
 
-    @property
-    def proof(self) -> None:
-        """None: `comparison` is what proves it."""
-        return None
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        return self._filling.opened.warnings
-
-    def model(self, device: str = "cpu") -> LoadedModel:
+    def model(self) -> LoadedModel:
         """The user's own model, with the tensors in it."""
-        made: LoadedModel = self._filling.model
-        return made
+        model: LoadedModel = self._made.model
+        return model
 
     def converter(self) -> str:
-        return self._filling.converter
+        """The text of convert_NAME.py."""
+        return self._made.converter
 
     def record(self) -> dict[str, object]:
-        return self._filling.record()
+        """Return the record that `porter convert --into --json` prints."""
+        return self._made.record()
 
 
 @takes(OpenOptions)

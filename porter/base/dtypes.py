@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from porter.base.errors import PorterError
+from porter.base.errors import OverflowsError
 from porter.base.options import ALLOW_OVERFLOW, DTYPE
 
 Array = NDArray[np.generic]
@@ -59,12 +59,6 @@ class Run:
 
 
 FP32 = Run()
-
-
-class OverflowsError(PorterError):
-    """A value does not fit into the chosen storage type."""
-
-    code = "overflow"
 
 
 def storage_type(dtype: Dtype) -> np.dtype[np.generic]:

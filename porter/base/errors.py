@@ -180,6 +180,12 @@ class GraphError(PorterError):
     code = "graph"
 
 
+class OverflowsError(PorterError):
+    """A value does not fit into the chosen storage type."""
+
+    code = "overflow"
+
+
 class PaddingError(PorterError):
     """A convention that the destination cannot realise exactly."""
 

@@ -72,64 +72,9 @@ class Conversion:
         return {"port": str(self.port.folder), **self.port.record.summary()}
 
 
-@takes(ConvertOptions)
-def convert(asked: ConvertOptions) -> Conversion:
+def make_port(asked: ConvertOptions) -> Conversion:
     """Port a variant from a zoo, or a file that carries its own graph, to a framework, and prove the port
-    against its source.
-
-    Args:
-        subject: a variant, such as `resnet50v2`; without `source`, a file (or a port) whose graph needs no
-            recipe, or a model in memory: a torch.nn.Module or an nnx.Module of Flax in eval mode, a
-            keras.Model or an onnx.ModelProto, which stays as it is and is its own reference. Where a recipe
-            has the graph, its names, labels and protocol are used.
-        source: a zoo (`slim`), or a framework for its default zoo (`tf` is keras, `torch` is torchvision).
-        to: a framework: `tf`, `torch`, `onnx`, `flax`, `mlx`, `tflite`, `caffe` or `mxnet`. `tensorflow`
-            and `pytorch` are other names, here and for `source`; `keras` is one of `tf` here.
-        into: in place of `to`, a class of your own (docs/guides/write-a-converter.md): a model in memory,
-            which is filled in place; a class or a function that is called without arguments; or the text of
-            one, as `model.py:build`, whose file is run, or `package.module.Class`, which is imported.
-        example: what a module is exported with: a batch, or one for each input; None for zeros of
-            `input_size`.
-        weights: a weights file, or a port; None for the zoo's published file.
-        out: the port's folder; None for `VARIANT-ZOO-FRAMEWORK` or, for a file, `STEM-FRAMEWORK` here; for a
-            model in memory, a temporary folder that lives as long as the Port. It appears whole or not at
-            all.
-        padding: `shipped`, the pads of the zoo's own code, or `trained`, the pads that the weights were
-            trained with, at the sites where the recipe says that the two differ.
-        input_size: `224`, `(225, 201)` (rows x columns), `225x201` or `any`; None for the file's own,
-            otherwise the recipe's.
-        dtype: of storage: float32, float16, bfloat16 or float64.
-        quantize: `dynamic` rounds the weights of a port to `tflite` to 8 bits, measures what they lose, and
-            proves nothing.
-        allow_overflow: lets values that `dtype` cannot hold become infinite.
-        keep_background: keeps the background row of a 1001-class head.
-        keep_activation: keeps the softmax or the sigmoid that gives a file's only output; no recipe is used
-            then.
-        keep_dropout: writes the dropouts that the file shows, for training; to `tf`, `torch`, `flax` and
-            `mlx` only.
-        preprocess: how a photo becomes the input, in place of what the recipe says, such as
-            `resize=squash,size=96,interpolation=tf_bilinear,divide=127.5,mean=1`, or as port.json has it, or
-            a file of either.
-        class_names: a file with the name of a class on each line, in the order of the model's outputs.
-        outputs: the names in the file of the values that the port gives, in place of its own outputs: the
-            graph ends there. No recipe is used then.
-        mapped: pairs of a layer of the file and its node, as `LAYER=NODE`; `LAYER=head/logits` chooses the
-            head, and `FIRST,relu,LAST=head/logits` joins dense layers of a file that holds only weights.
-        options: of the recipe, instead of the zoo's, if the file of weights does not record them:
-            `{"transform_input": False}`.
-        fold_bn: folds every batch norm that is the only reader of a convolution or dense layer into it, for
-            deployment.
-        stock: writes the names of the destination's stock class (torchvision, keras.applications), which must
-            compute exactly the source's function; `timm` for timm's, in a folder that
-            `timm.create_model("local-dir:FOLDER", pretrained=True)` opens.
-        check: compares the port with its source; None compares if the frameworks that it needs are installed.
-        reference: a reference of your own, with which the port is compared too: another file that carries its
-            graph, or code as `model.py:build`, which is run; `build()` gives a torch.nn.Module, a keras.Model
-            or an nnx.Module.
-        origin: the zoo that the weights come from, which is `source`'s, whatever else states another one
-            (docs/twins.md).
-        recipes: a folder of recipes to use beside porter's and the user's; they come first
-            (porter.recipe.find_recipes).
+    against its source. docs/api.md and porter.convert say what each option does.
 
     Raises:
         PorterError: the input is bad, or the port does not compute its source's function (CheckFailed).
@@ -161,6 +106,9 @@ def convert(asked: ConvertOptions) -> Conversion:
         port = replace(port, record=port.record.model_copy(update={"warnings": warnings}))
         write_record(building, port.record)
     return Conversion(replace(port, folder=wanted.out), verdict)
+
+
+convert = takes(ConvertOptions)(make_port)
 
 
 def _port(folder: Path, record: Record, plan: Plan, framework: Destination) -> StoredPort:

@@ -111,8 +111,7 @@ class Filling:
         }
 
 
-@takes(ConvertOptions)
-def fill(asked: ConvertOptions) -> Filling:
+def fill_class(asked: ConvertOptions) -> Filling:
     """Put the tensors of a source into a class that exists, prove it by a comparison, write the folder, and
     return what was done.
 
@@ -135,6 +134,9 @@ def fill(asked: ConvertOptions) -> Filling:
         filling = replace(filling, folder=folder)
         _write(building, filling, own_state(filling.framework))
     return filling
+
+
+fill = takes(ConvertOptions)(fill_class)
 
 
 def _expect_together(asked: ConvertOptions) -> None:

@@ -176,16 +176,16 @@ def test_a_model_in_memory_is_filled_in_place_or_stays_as_it_is(theirs: nn.Modul
     exec(CODE, names)
     right, wrong = names["build"]().eval(), names["other_epsilon"]().eval()
     before = {name: tensor.clone() for name, tensor in wrong.state_dict().items()}
-    port = porter.convert(theirs, into=right, input_size=SIZE)
-    assert port.model() is right and "def convert(source):" in port.converter() and port.warnings == ()
+    filled: Any = porter.convert(theirs, into=right, input_size=SIZE)
+    assert filled.model() is right and "def convert(source):" in filled.converter() and filled.warnings == ()
+    assert filled.comparison.ok and str(filled).endswith("A and B are the same function at 24x24")
+    assert not isinstance(filled, porter.Port) and not {"verify", "save", "verdict"} & {*dir(filled)}
     image = torch.rand(2, 3, SIZE, SIZE)
     with torch.no_grad():
         assert torch.allclose(right(image), theirs(image), atol=1e-5)
     with pytest.raises(porter.CheckFailed, match="A and B differ"):
         porter.convert(theirs, into=wrong, input_size=SIZE)
     assert all(torch.equal(tensor, before[name]) for name, tensor in wrong.state_dict().items())
-    with pytest.raises(porter.UsageError, match="only a class of your own has a converter"):
-        porter.convert(theirs, to="torch", input_size=SIZE, check=False).converter()
 
 
 SMALL = (
@@ -272,7 +272,7 @@ def test_what_an_h5_file_holds_is_read_by_the_converter_itself(tmp_path: Path) -
     target = nn.Sequential(
         nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 5)
     )
-    port = porter.convert(tmp_path / "net.h5", into=target.eval(), out=tmp_path / "out")
+    port: Any = porter.convert(tmp_path / "net.h5", into=target.eval(), out=tmp_path / "out")
     assert "import h5py" in port.converter() and not (port.folder / "source.safetensors").exists()
     apart = run_apart(port.folder)
     assert apart.returncode == 0, apart.stderr

@@ -42,7 +42,7 @@ def test_help_shows_every_option(function: object) -> None:
     assert not any(word in shown for word in ("Any", "kwargs", "Annotated", "Option(", "collections"))
     if function is porter.convert:
         assert "(subject: str | PathLike[str] | torch.nn.Module | keras.Model | nnx.Module |" in shown
-        assert "-> porter.api.port.Ported" in shown
+        assert "-> Ported | Filled" in shown
 
 
 def test_the_models_that_there_are() -> None:
@@ -55,9 +55,9 @@ def test_the_models_that_there_are() -> None:
 
 
 def test_every_error_is_at_the_top() -> None:
-    from porter.base import dtypes, errors
+    from porter.base import errors
 
-    found = {each for room in (dtypes, errors) for each in vars(room).values() if isinstance(each, type)}
+    found = {each for each in vars(errors).values() if isinstance(each, type)}
     assert {each.__name__ for each in found if issubclass(each, errors.PorterError)} <= set(porter.__all__)
 
 

@@ -2,7 +2,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from porter.base.dtypes import OverflowsError, cast
+from porter.base.dtypes import cast
+from porter.base.errors import OverflowsError
 
 
 def test_a_value_too_large_for_half_precision_is_refused_by_name() -> None:

@@ -119,7 +119,7 @@ def test_keras_to_torch_to_keras_to_torch_with_training_between(
     network = trained_in_torch(made / "flowers-torch", monkeypatch)
     home = porter.convert(made / "flowers-torch", to="tf", weights=made / "tuned.pth", out=tmp_path / "tf")
     expect_facts_kept(home)
-    assert any(node.op_name == "batch_norm" and node.op.scale for node in home.port.graph.nodes)  # type: ignore[attr-defined]
+    assert any(node.op_name == "batch_norm" and node.op.scale for node in home.port.graph.nodes)  # type: ignore[union-attr]
     with torch.inference_mode():
         wanted = network(torch.from_numpy(batch).permute(0, 3, 1, 2)).numpy()
     got = np.asarray(porter.load(tmp_path / "tf")(batch))
