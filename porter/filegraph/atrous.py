@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from porter.filegraph.axes import View
-from porter.filegraph.builder import Apart
 from porter.filegraph.constants import ELEMENTWISE
 from porter.filegraph.dataflow import N, OperatorNode
 from porter.filegraph.dims import Dim, Open, divides, fixed_sizes
 from porter.filegraph.file_graph import Unsupported
+from porter.filegraph.layer_values import Apart
 from porter.filegraph.walk import NodeWalk, Read, Source, Walk
 
 _TOGETHER = ("BatchToSpaceND", "BatchToSpace")

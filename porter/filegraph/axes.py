@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import NamedTuple, TypeVar
 
-from porter.filegraph.builder import Value
 from porter.filegraph.dims import (
     ONLY,
     Dim,
@@ -26,6 +25,7 @@ from porter.filegraph.dims import (
     sizes_text,
 )
 from porter.filegraph.file_graph import Unsupported
+from porter.filegraph.layer_values import Value
 from porter.filegraph.places import Items, position_of
 
 T = TypeVar("T")

@@ -17,11 +17,12 @@ import numpy as np
 from porter.base.dtypes import Float64Array
 from porter.base.errors import GraphError
 from porter.base.left_out import LeftOut
-from porter.filegraph.attention import with_attention
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Stored
+from porter.filegraph.find_attention import with_attention
+from porter.filegraph.layer_values import Clipped, Padded, Value
 from porter.filegraph.names import Names
 from porter.graph import INPUT, MOST_CONSTANTS, FurtherInput, Op, Shape, input_shape, ops
-from porter.graph.ops import AXES, LARGEST_FLOAT32, Axes, Function, Order, channels_in, is_map
+from porter.graph.ops import AXES, LARGEST_FLOAT32, Function, Order
 from porter.graph.record import expect_attributes
 from porter.padding import LOWEST, Convention, Pads, SiteKind, Size, Window
 
@@ -29,66 +30,6 @@ Tensors = Mapping[str, Stored]
 _POINT = Window((1, 1))
 CELLS = (1, 2)
 """The axes of a map's rows and columns."""
-
-
-@dataclass(frozen=True)
-class Value:
-    """What a layer of the file gives.
-
-    Attributes:
-        node: the name of the node that gives it, or INPUT.
-        shape: in porter's order; None where it is unknown.
-        padded: the value is this one with pads.
-        clipped: the value is this one clipped.
-        apart: how the file takes its map apart into images.
-    """
-
-    node: str
-    shape: Shape | None = None
-    padded: Padded | None = None
-    clipped: Clipped | None = None
-    apart: Apart | None = None
-
-    @property
-    def is_map(self) -> bool:
-        return self.shape is not None and is_map(self.shape)
-
-    @property
-    def is_array(self) -> bool:
-        return isinstance(self.shape, Axes)
-
-    @property
-    def channels(self) -> int | None:
-        """Channels or features, of an array the size of its last axis; None where unknown."""
-        return channels_in(self.shape) if self.shape else None
-
-
-@dataclass(frozen=True)
-class Padded:
-    """A value with pads around it that nothing has taken in yet."""
-
-    value: Value
-    pads: Pads
-    fill: float
-
-
-@dataclass(frozen=True)
-class Apart:
-    """How a file takes a map apart, as TensorFlow writes a dilated convolution: it pads the map with `pads`,
-    makes an image of all cells that are `block` (rows, columns) apart, and convolves these images.
-    """
-
-    block: tuple[int, int]
-    pads: Pads
-
-
-@dataclass(frozen=True)
-class Clipped:
-    """The value before a clip, and the bounds of the clip."""
-
-    value: Value
-    low: float
-    high: float
 
 
 @dataclass

@@ -14,19 +14,13 @@ from typing import Any
 import numpy as np
 
 from porter.filegraph import constants
+from porter.filegraph.along import Axes
 from porter.filegraph.dataflow import N
 from porter.filegraph.dims import Open
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.parts import MOST_PARTS
-from porter.filegraph.tensor import (
-    Axes,
-    Scope,
-    Tensor,
-    combine_operands,
-    compare_operands,
-    compute_or_derive,
-    maximum,
-)
+from porter.filegraph.several import maximum
+from porter.filegraph.tensor import Scope, Tensor, combine_operands, compare_operands, compute_or_derive
 from porter.graph import ops
 
 Function = Callable[[Tensor], Tensor]

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from porter.filegraph.dataflow import N, NodeOutput
+from porter.filegraph.dataflow import N
 from porter.filegraph.file_graph import FileGraph, Stored
 from porter.filegraph.reading import read_nodes
 from porter.filegraph.tensor import Tensor
+from porter.filegraph.value_names import NodeOutput
 from porter.filegraph.walk import NodeWalk, Reader
 from porter.graph import ops
 from porter.padding import LOWEST, Average, Convention, Pads, Rounding, Window

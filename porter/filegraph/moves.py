@@ -12,11 +12,11 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from porter.filegraph.axes import View
-from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import OperatorNode
 from porter.filegraph.dims import Dim, Open, Undecided, fixed_sizes, product, sizes_text
 from porter.filegraph.file_graph import Unsupported, first_supported
 from porter.filegraph.joins import _join_views
+from porter.filegraph.layer_values import Value
 from porter.filegraph.parts import MOST_PARTS, flip
 from porter.filegraph.places import Items, position_of
 from porter.filegraph.walk import Repeated, Source, Walk

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from porter.filegraph.axes import View
-from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import OperatorNode
 from porter.filegraph.dims import Dim
 from porter.filegraph.file_graph import Stored, Unsupported
+from porter.filegraph.layer_values import Value
 from porter.filegraph.walk import Source, Walk
 from porter.graph import Conv, ConvTranspose
 from porter.padding import Convention, Pads, Window

@@ -13,9 +13,10 @@ from porter.base.dtypes import Numbers
 from porter.base.errors import GraphError, PaddingError, first_line
 from porter.filegraph.axes import View
 from porter.filegraph.builder import Builder
-from porter.filegraph.dataflow import Captures, Dataflow, N, NodeOutput, OperatorNode, StoredTensor
+from porter.filegraph.dataflow import Captures, Dataflow, N, OperatorNode, StoredTensor
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.patterns import ROLES, layers_by_kind
+from porter.filegraph.value_names import NodeOutput
 from porter.filegraph.walk import NodeWalk, Outputs, Reader, Tap, Walk, first_output_name, leave_out
 from porter.graph import FurtherInput, GroupNorm, LayerNorm, Op, RmsNorm, axes_text
 from porter.graph.ops import Order

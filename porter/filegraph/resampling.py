@@ -13,10 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from porter.filegraph.axes import View
-from porter.filegraph.builder import CELLS, Value
+from porter.filegraph.builder import CELLS
 from porter.filegraph.dataflow import OperatorNode
 from porter.filegraph.dims import Dim, Open, Undecided, ratio, sizes_text
 from porter.filegraph.file_graph import Unsupported, none_if_unsupported
+from porter.filegraph.layer_values import Value
 from porter.filegraph.views import Names
 from porter.filegraph.walk import Source, Walk
 from porter.graph import AdaptiveAvgPool, AdaptiveMaxPool, CropLike, Op, PadLike, Resize, ResizeLike, Upsample

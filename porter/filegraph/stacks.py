@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from porter.filegraph.axes import Piece, View, join_pieces
-from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import OperatorNode
 from porter.filegraph.dims import product
 from porter.filegraph.file_graph import Unsupported, none_if_unsupported
+from porter.filegraph.layer_values import Value
 from porter.filegraph.parts import cut_nonempty
 from porter.filegraph.walk import Walk
 from porter.graph import PadAxis

@@ -7,11 +7,11 @@ operator's name; those within it have that and a word.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial, reduce as over
+from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec
+from typing import Any, Concatenate, Literal, ParamSpec
 
 import numpy as np
 
@@ -19,38 +19,38 @@ from porter.base.dtypes import Numbers
 from porter.filegraph import (
     arithmetic,
     constants,
+    einsum as einsums,
     joins,
     moves,
+    norms,
     parts,
     patches,
     products,
     reductions,
     resampling,
 )
-from porter.filegraph.arithmetic import NormLayer
+from porter.filegraph.along import Axes, TensorLayer, apply_along
 from porter.filegraph.axes import View
-from porter.filegraph.builder import CELLS, Builder, Value
-from porter.filegraph.dataflow import NodeOutput, OperatorNode
+from porter.filegraph.builder import CELLS, Builder
+from porter.filegraph.dataflow import OperatorNode
 from porter.filegraph.dims import (
     Dim,
-    Open,
     Undecided,
     are_open,
     as_real,
     fixed_sizes,
-    product,
     sizes_array,
     sizes_text,
 )
 from porter.filegraph.file_graph import Stored, Unsupported, first_supported
+from porter.filegraph.layer_values import Value
+from porter.filegraph.norms import NormLayer
 from porter.filegraph.places import position_of
-from porter.filegraph.products import PLAIN, AttentionScores
+from porter.filegraph.value_names import NodeOutput
 from porter.filegraph.walk import COMPUTED, Read, Source, Walk, apply_elementwise, part_of
 from porter.graph import Op, ops
 
 Arithmetic = Literal["Add", "Sub", "Mul", "Div", "FloorDiv", "FloorMod", "Max", "Min", "Mod", "Pow"]
-Axes = Collection[int]
-"""Places of axes in the tensor as the file has it, from either end."""
 P = ParamSpec("P")
 
 
@@ -355,7 +355,7 @@ class Tensor:
 
     reduce = _operation(reductions.reduce, constants.reduce)
     softmax = _operation(reductions.softmax, constants.softmax)
-    cumsum = _operation(products.running_sums, constants.cumsum)
+    cumsum = _operation(einsums.running_sums, constants.cumsum)
 
     def sum(self, axes: Axes, keep: bool = False) -> Tensor:
         return self.reduce("sum", axes, keep)
@@ -429,8 +429,8 @@ class Tensor:
     # Layers, by stored tensors.
 
     dense = _operation(products.dense)
-    with_kernel = _operation(products.with_kernel)
-    with_matrices = _operation(products.with_matrices)
+    with_kernel = _operation(einsums.with_kernel)
+    with_matrices = _operation(einsums.with_matrices)
     map_of_patches = _operation(patches.map_of_patches)
     patches = _operation(patches.patches)
     resize = _operation(resampling.resize, constants.resize)
@@ -440,10 +440,10 @@ class Tensor:
     fully_connected = _layer(Builder.dense)
     pad_map = _layer(Builder.pad)
     pool = _layer(Builder.pool)
-    _batch_norm = _operation(arithmetic.batch_norm, word="norm")
-    _group_norm = _operation(arithmetic.group_norm, word="norm")
-    _instance_norm = _operation(arithmetic.instance_norm, word="norm")
-    _norm_of_cells = _operation(arithmetic.norm_last_axes, word="norm")
+    _batch_norm = _operation(norms.batch_norm, word="norm")
+    _group_norm = _operation(norms.group_norm, word="norm")
+    _instance_norm = _operation(norms.instance_norm, word="norm")
+    _norm_of_cells = _operation(norms.norm_last_axes, word="norm")
 
     def apply_op(self, op: Op, **tensors: Stored) -> Tensor:
         """Apply an op to the value as a map or features; `tensors` are the op's, by role."""
@@ -490,8 +490,8 @@ class Tensor:
         Args:
             of_map: the op takes no arrays, so that the cells of an array are put on a map.
         """
-        layer = _TensorLayer(op, tensors or {}, of_map)
-        return self.derive(op.name, lambda node: _apply_along(self.walk, node, self.source, axes, layer))
+        layer = TensorLayer(op, tensors or {}, of_map)
+        return self.derive(op.name, lambda node: apply_along(self.walk, node, self.source, axes, layer))
 
     def batch_norm(self, epsilon: float, momentum: float = 0.0, **tensors: Tensor | None) -> Tensor:
         """Normalise by stored vectors. `momentum` is as in torch, and 0 where the file does not state it."""
@@ -519,59 +519,6 @@ class Tensor:
 def _stored_tensors(tensors: Mapping[str, Tensor | None]) -> dict[str, NodeOutput]:
     """Return the file's names of tensors by role, without those that are None."""
     return {role: tensor.reference for role, tensor in tensors.items() if tensor is not None}
-
-
-class _TensorLayer(NamedTuple):
-    """An op with its tensors; if it is `of_map`, the cells of an array are put on a map for it."""
-
-    op: Op
-    tensors: Mapping[str, Stored]
-    of_map: bool
-
-    def of_cells(self, walk: Walk, name: str, view: View) -> View:
-        """Add the layer over the last axis of a view, and return its view."""
-        cells = walk.try_as_cells(f"{name}:cells", view) if self.of_map else view
-        return walk.views.with_axes_of(
-            cells, walk.builder.add(name, self.op, cells.value, tensors=self.tensors)
-        )
-
-    def of_joined(self, axes: int) -> _TensorLayer:
-        """Return the layer for channels that are several axes of the file's tensor joined, `axes` in number:
-        the stored tensors have these axes too, so each letter in `Stored.axes` stands for one.
-        """
-        tensors = {role: replace(stored, axes="O" * axes) for role, stored in self.tensors.items()}
-        return self._replace(tensors=tensors)
-
-
-def _apply_along(walk: Walk, node: OperatorNode, source: Source, axes: Axes, layer: _TensorLayer) -> View:
-    """Add a layer whose channels are these axes of the tensor, wherever they stand, and return its view. The
-    last axis is taken as it is, also the channels of a map; other axes are moved to the end, joined, and
-    moved back.
-
-    Raises:
-        Unsupported: the batch is among the axes, or one is of open size.
-    """
-    view = walk.try_lay_out(source)
-    sizes = view.sizes or ()
-    positions = sorted(position_of(axis, len(sizes)) for axis in axes)
-    is_last_axis = positions == [len(sizes) - 1]
-    if is_last_axis:
-        return layer.of_cells(walk, node.name, walk.with_channels_at(source))
-    if len(positions) == 1 and walk.views.has_channels(view, *positions) and not view.value.is_array:
-        return layer._replace(of_map=False).of_cells(walk, node.name, view)
-    other_positions = [position for position in range(len(sizes)) if position not in positions]
-    order = [*other_positions, *positions]
-    channel_sizes = [sizes[position] for position in positions]
-    has_batch_first = order[0] == 0
-    if not has_batch_first or any(isinstance(size, Open) for size in channel_sizes):
-        raise Unsupported(f"over the axes {[*axes]!r:.40}")
-    channels_last = view.transposed(order)
-    other_sizes = channels_last.known_sizes[: -len(positions)]
-    joined = channels_last.reshaped([*other_sizes, product(channel_sizes)])
-    flat = walk.as_array(f"{node.name}:flat", joined)
-    result = layer.of_joined(len(positions)).of_cells(walk, node.name, flat)
-    split = result.reshaped(channels_last.known_sizes).untransposed(order)
-    return walk.views.restore_layout(f"{node.name}:map", split, view)
 
 
 Operand = Tensor | float
@@ -648,109 +595,5 @@ def compare_operands(
         kind.lower(),
         partial(constants.compute_elementwise, kind),
         lambda node: of_values(*tensors).make(node),
-        *tensors,
-    )
-
-
-def maximum(first: Tensor, second: Operand) -> Tensor:
-    return combine_operands("larger", "Max", first, second)
-
-
-def minimum(first: Tensor, second: Operand) -> Tensor:
-    return combine_operands("smaller", "Min", first, second)
-
-
-def concat(tensors: Sequence[Tensor], axis: int) -> Tensor:
-    """Concatenate tensors along an axis."""
-    return compute_or_derive(
-        "joined",
-        lambda *arrays: constants.concat(arrays, axis),
-        lambda node: joins.concat(tensors[0].walk, node, [each.source for each in tensors], axis),
-        *tensors,
-    )
-
-
-def stack(tensors: Sequence[Tensor], axis: int) -> Tensor:
-    """Stack tensors along a new axis: constants to a constant, values as parts of the channels or as arrays.
-
-    Raises:
-        Unsupported: some are constants, and some are not.
-    """
-
-    def make(node: OperatorNode) -> Read:
-        if not all(each.is_value for each in tensors):
-            raise Unsupported("with a constant")
-        return joins.stack(tensors[0].walk, node, [each.source for each in tensors], axis)
-
-    return compute_or_derive("stack", lambda *arrays: constants.stack(arrays, axis), make, *tensors)
-
-
-def einsum(equation: str, *tensors: Tensor) -> Tensor:
-    """Multiply and sum tensors along axes by an equation such as `abc,cd->abd`."""
-    first = tensors[0]
-    return first.derive(
-        "product",
-        lambda node: products.einsum(first.walk, node, equation, [each.source for each in tensors]),
-    )
-
-
-def matmul(first: Tensor, second: Tensor, transposed: Sequence[bool] = (False, False)) -> Tensor:
-    """Multiply two tensors as matrices, over their last two axes.
-
-    Args:
-        transposed: for each of the two, whether its last two axes are swapped first.
-    """
-
-    def of_constants(*arrays: Numbers) -> Numbers:
-        """Multiply two arrays, of which some have their last two axes swapped."""
-        matrices = (
-            array.swapaxes(-1, -2) if swaps else array
-            for array, swaps in zip(arrays, transposed, strict=True)
-        )
-        return constants.matmul(*matrices)
-
-    return compute_or_derive(
-        "product",
-        of_constants,
-        lambda node: products.matmul(first.walk, node, (first.source, second.source), transposed),
-        first,
-        second,
-    )
-
-
-def attention(query: Tensor, key: Tensor, value: Tensor, scores: AttentionScores = PLAIN) -> Tensor:
-    """Add the attention softmax(scale * q @ k^T + mask) @ v over the last two axes, and return it."""
-    walk = query.walk
-
-    def make(node: OperatorNode) -> View:
-        """Add the attention of the three values as arrays."""
-        arrays = [
-            walk.as_array(f"{node.name}:{word}", operand.view)
-            if isinstance(operand.source, View)
-            else walk.array(operand.source)
-            for word, operand in (("query", query), ("key", key), ("value", value))
-        ]
-        return products.attention(walk, node, arrays, scores)
-
-    return query.derive("attention", make)
-
-
-def matmul_stored(matrix: Tensor, x: Tensor) -> Tensor:
-    """Multiply a stored matrix, from the left, by the matrices of a value."""
-    return x.derive("product", lambda node: products.matmul_stored(x.walk, node, matrix.reference, x.source))
-
-
-def merge_all(kind: str, tensors: Sequence[Tensor]) -> Tensor:
-    """Combine several tensors into their sum, product, mean or extreme, by the kind that `combine` takes. Of
-    constants the result is a constant.
-    """
-
-    def make(node: OperatorNode) -> Read:
-        return arithmetic.combine(tensors[0].walk, node, kind, [each.source for each in tensors])
-
-    return compute_or_derive(
-        kind.lower(),
-        lambda *arrays: over(partial(constants.compute_elementwise, kind), arrays),
-        make,
         *tensors,
     )

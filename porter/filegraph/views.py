@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 
 from porter.base.errors import GraphError
 from porter.filegraph.axes import REPEATED, Axes, Piece, View, join_pieces
-from porter.filegraph.builder import Builder, Value
+from porter.filegraph.builder import Builder
 from porter.filegraph.dims import (
     BATCH,
     ONLY,
@@ -24,6 +24,7 @@ from porter.filegraph.dims import (
     unknown,
 )
 from porter.filegraph.file_graph import Foreign, Unsupported, none_if_unsupported
+from porter.filegraph.layer_values import Value
 from porter.filegraph.places import Items
 from porter.graph import (
     AsMap,

@@ -14,11 +14,13 @@ from porter.base.dtypes import Numbers, is_floating
 from porter.base.errors import GraphError
 from porter.base.left_out import LeftOut
 from porter.filegraph.axes import OF_UNKNOWN_SHAPE, Aligned, T, View
-from porter.filegraph.builder import Builder, Value
-from porter.filegraph.dataflow import Dataflow, N, NodeOutput, Operand, OperatorNode, StoredTensor
+from porter.filegraph.builder import Builder
+from porter.filegraph.dataflow import Dataflow, N, Operand, OperatorNode, StoredTensor
 from porter.filegraph.dims import Dim
 from porter.filegraph.file_graph import FileGraph, Stored, Unsupported, none_if_unsupported
+from porter.filegraph.layer_values import Value
 from porter.filegraph.places import Items, position_of
+from porter.filegraph.value_names import NodeOutput
 from porter.filegraph.views import Views
 from porter.graph import Op, Rearrange
 from porter.graph.ops import AXES

@@ -105,7 +105,7 @@ class Format:
         advice: what to do with a file that porter does not read.
         framework: whose own format it is; None if several frameworks write it.
         engine: what runs the graph that such a file carries; None if it carries none that can be run.
-        rows: the module whose `program` tells porter's own engine (porter.filegraph.kernels.program) what the
+        rows: the module whose `program` tells porter's own engine (porter.filegraph.program) what the
             file's operators compute, one row for each, if that engine is what runs it. It reads the file's
             own attributes, and nothing of what the reader makes of them.
         whole: a file of the same framework that carries its graph, as advice where one without it does not

@@ -234,7 +234,7 @@ SHARED_MODULES = {
     """,
     "a part of each format": "calls graph network nodes objects ops plain read rows tensors witness",
     "operators of one topic, read, computed and written": """
-        activations arithmetic arrays attention axes constants joins layers moves operations patches
+        activations arithmetic arrays attention axes constants joins layers moves norms operations patches
         resampling resizing windows
     """,
     "the same part of a file that is read and of one that is written": "archive build config construction",

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from porter_toy_format import rows
 
-from porter.filegraph.kernels.program import KernelProgram
+from porter.filegraph.program import KernelProgram
 from porter.frameworks.numpy.nets import NetDestination
 from porter.graph.ops import row_of
 from porter.padding import Capabilities

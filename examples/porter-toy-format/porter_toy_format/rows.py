@@ -14,8 +14,8 @@ import numpy as np
 from porter.base.dtypes import Numbers
 from porter.filegraph.kernels import values, windows
 from porter.filegraph.kernels.layouts import channels_last, resize_nearest
-from porter.filegraph.kernels.program import KernelProgram, OperatorCall, Row
 from porter.filegraph.kernels.windows import Grid
+from porter.filegraph.program import KernelProgram, OperatorCall, Row
 
 Stated = Mapping[str, Any]
 

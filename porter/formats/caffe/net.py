@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from porter.base.left_out import LeftOut
-from porter.filegraph.kernels.program import NodeOutput, take_name
 from porter.filegraph.places import Items, Reading
+from porter.filegraph.value_names import NodeOutput, take_name
 from porter.formats.caffe.text_format import TextMessage, parse_text
 from porter.formats.limits import MOST_NODES
 

@@ -15,17 +15,18 @@ import numpy as np
 from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import FileError
 from porter.filegraph import functions
-from porter.filegraph.builder import Value
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow
 from porter.filegraph.dims import fixed_sizes
 from porter.filegraph.file_graph import FileGraph, Stored, Unsupported, fill_free_size, read_for_sizes
-from porter.filegraph.kernels.program import value_name
+from porter.filegraph.layer_values import Value
 from porter.filegraph.layers import pool, prelu, read_graph, symmetric_pads
 from porter.filegraph.names import expect_values
 from porter.filegraph.readers import Functions, node_reader, op_reader, refuse_unread_settings
 from porter.filegraph.reading import GraphInput, begin
-from porter.filegraph.tensor import Tensor, concat, merge_all
+from porter.filegraph.several import concat, merge_all
+from porter.filegraph.tensor import Tensor
+from porter.filegraph.value_names import value_name
 from porter.filegraph.walk import Reader
 from porter.formats.caffe.blobs import read_blobs
 from porter.formats.caffe.net import IMAGE, CaffeLayer, Net, read_net

@@ -10,9 +10,10 @@ import numpy as np
 
 from porter.base.dtypes import Numbers
 from porter.filegraph.kernels import values, windows
-from porter.filegraph.kernels.program import KernelProgram, OperatorCall, Row, each, row, value_name
 from porter.filegraph.kernels.settings import Settings
 from porter.filegraph.kernels.windows import Grid
+from porter.filegraph.program import KernelProgram, OperatorCall, Row, each, row
+from porter.filegraph.value_names import value_name
 from porter.formats.caffe.net import IMAGE, read_net
 from porter.formats.caffe.text_format import TextMessage
 

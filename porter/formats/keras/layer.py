@@ -9,10 +9,10 @@ from typing import Any
 from porter.base.dtypes import NamedArrays
 from porter.base.name_tables import by_name
 from porter.filegraph import walk
-from porter.filegraph.dataflow import NodeOutput
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.places import Reading
 from porter.filegraph.tensor import Tensor
+from porter.filegraph.value_names import NodeOutput
 from porter.graph.ops import LARGEST_FLOAT32
 
 Arguments = Mapping[str, Any]

@@ -14,17 +14,8 @@ from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.products import Product
 from porter.filegraph.readers import call_with_inputs
 from porter.filegraph.reductions import Reduction
-from porter.filegraph.tensor import (
-    Scope,
-    Tensor,
-    concat,
-    einsum,
-    matmul,
-    matmul_stored,
-    maximum,
-    minimum,
-    stack,
-)
+from porter.filegraph.several import concat, einsum, matmul, matmul_stored, maximum, minimum, stack
+from porter.filegraph.tensor import Scope, Tensor
 from porter.formats.keras.activations import ACTIVATIONS, PARTS, apply_activation
 from porter.formats.keras.layer import (
     KerasLayer,

@@ -15,10 +15,9 @@ from porter.base.errors import FileError
 from porter.base.name_tables import by_name
 from porter.filegraph import functions
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
-from porter.filegraph.dataflow import Arrays, Dataflow, NodeOutput, names_depending_on
+from porter.filegraph.dataflow import Arrays, Dataflow, names_depending_on
 from porter.filegraph.dims import Dim, fixed_sizes, product
 from porter.filegraph.file_graph import FileGraph, Stored, Unsupported
-from porter.filegraph.kernels.program import value_name
 from porter.filegraph.layers import pool, prelu, read_graph, symmetric_pads
 from porter.filegraph.names import expect_values
 from porter.filegraph.places import position_of
@@ -27,7 +26,9 @@ from porter.filegraph.readers import Functions, node_reader, op_reader, refuse_u
 from porter.filegraph.reading import GraphInput, begin
 from porter.filegraph.reductions import Reduction
 from porter.filegraph.resampling import adaptive_pool
-from porter.filegraph.tensor import Tensor, concat, maximum, merge_all, minimum
+from porter.filegraph.several import concat, maximum, merge_all, minimum
+from porter.filegraph.tensor import Tensor
+from porter.filegraph.value_names import NodeOutput, value_name
 from porter.filegraph.walk import Reader
 from porter.formats.damage import ERRORS_OF_JSON, refusing_damage
 from porter.formats.limits import most_bytes

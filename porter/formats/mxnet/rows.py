@@ -15,10 +15,11 @@ from porter.base.dtypes import Numbers
 from porter.base.name_tables import by_name
 from porter.filegraph.kernels import values, windows
 from porter.filegraph.kernels.layouts import pad, resize_nearest
-from porter.filegraph.kernels.program import KernelProgram, OperatorCall, Row, each, row, value_name
 from porter.filegraph.kernels.resizing import Rule, resize
 from porter.filegraph.kernels.settings import Settings
 from porter.filegraph.kernels.windows import Grid
+from porter.filegraph.program import KernelProgram, OperatorCall, Row, each, row
+from porter.filegraph.value_names import value_name
 from porter.formats.mxnet.symbol import read_symbol
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from porter.base.left_out import LeftOut
-from porter.filegraph.kernels.program import NodeOutput, take_name
 from porter.filegraph.places import Reading, Watched
+from porter.filegraph.value_names import NodeOutput, take_name
 from porter.formats.limits import MOST_NODES, read_json
 
 _PASS_THROUGH = frozenset(

@@ -9,14 +9,15 @@ from functools import partial
 import numpy as np
 
 from porter.base.name_tables import by_name
-from porter.filegraph import arithmetic, functions
-from porter.filegraph.builder import Value
+from porter.filegraph import functions, norms
 from porter.filegraph.dataflow import Operand
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.functions import SELU_ALPHA, SELU_GAMMA
+from porter.filegraph.layer_values import Value
 from porter.filegraph.products import Product
 from porter.filegraph.readers import Functions
-from porter.filegraph.tensor import Tensor, matmul, matmul_stored, merge_all
+from porter.filegraph.several import matmul, matmul_stored, merge_all
+from porter.filegraph.tensor import Tensor
 from porter.formats.onnx.nodes import OnnxNode, Walk
 from porter.graph import Gelu, HardSigmoid, Reciprocal, Sqrt, Swish
 
@@ -66,7 +67,7 @@ def _read_div(node: OnnxNode, x: Tensor, other: Tensor) -> Tensor | Value:
     walk = x.walk
     # The means may be reshaped before they divide.
     for means in (_MEANS, ("Reshape", _MEANS)):
-        norm = arithmetic.response_norm(walk, node, means, "AveragePool", partial(_channels_of_pool, walk))
+        norm = norms.response_norm(walk, node, means, "AveragePool", partial(_channels_of_pool, walk))
         if norm is not None:
             return norm
     return x / other

@@ -7,11 +7,12 @@ from __future__ import annotations
 import numpy as np
 
 from porter.base.dtypes import Numbers
-from porter.filegraph.dataflow import NodeOutput
+from porter.filegraph.attention import AttentionScores
 from porter.filegraph.dims import Dim
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.products import AttentionScores
-from porter.filegraph.tensor import Scope, Tensor, attention, concat
+from porter.filegraph.several import attention, concat
+from porter.filegraph.tensor import Scope, Tensor
+from porter.filegraph.value_names import NodeOutput
 from porter.formats.onnx.nodes import OnnxNode
 
 _NO_SHARE = -1e30

@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from porter.filegraph.dataflow import Dataflow, NodeOutput
+from porter.filegraph.dataflow import Dataflow
 from porter.filegraph.names import unused_name
+from porter.filegraph.value_names import NodeOutput
 from porter.formats.onnx.nodes import OnnxNode
 from porter.formats.onnx.proto import Initializers, NameScope, OnnxGraph, Refuse
 

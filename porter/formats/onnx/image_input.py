@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from porter.filegraph.dataflow import NodeOutput
 from porter.filegraph.file_graph import fill_free_size
 from porter.filegraph.reading import GraphInput
+from porter.filegraph.value_names import NodeOutput
 from porter.formats.onnx.nodes import OnnxNode
 from porter.padding import ANY, Size
 from porter.padding.sizes import MAX_SIDE

@@ -19,7 +19,7 @@ from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import FileError, NotInstalled
 from porter.base.left_out import LeftOut
 from porter.base.package import install
-from porter.filegraph.dataflow import NodeOutput
+from porter.filegraph.value_names import NodeOutput
 from porter.formats.limits import MOST_NODES, most_bytes
 from porter.formats.onnx.nodes import MISSING, OnnxNode
 from porter.formats.protobuf import parse_message

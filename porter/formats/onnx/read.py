@@ -10,10 +10,11 @@ from typing import Any
 from porter.base.dtypes import Dtype, NamedArrays, is_floating
 from porter.base.errors import FileError, escaped
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
-from porter.filegraph.dataflow import Arrays, Dataflow, NodeOutput, names_depending_on
+from porter.filegraph.dataflow import Arrays, Dataflow, names_depending_on
 from porter.filegraph.file_graph import FileGraph, Foreign
 from porter.filegraph.names import expect_values, node_titles, with_scope_names
 from porter.filegraph.reading import begin, read_nodes
+from porter.filegraph.value_names import NodeOutput
 from porter.formats.limits import most_bytes
 from porter.formats.onnx.arithmetic import kind_of, operands
 from porter.formats.onnx.branches import MOST_ROUNDS, decide_conditions, with_chosen_branches

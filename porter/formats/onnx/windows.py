@@ -8,10 +8,10 @@ from typing import Any
 
 from porter.base.name_tables import by_name
 from porter.filegraph.axes import Piece, View
-from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import StoredTensor
 from porter.filegraph.dims import Dim, Open, Undecided, fixed_sizes
 from porter.filegraph.file_graph import Stored, Unsupported
+from porter.filegraph.layer_values import Value
 from porter.filegraph.places import Items
 from porter.filegraph.products import conv_along_channels
 from porter.filegraph.readers import Functions

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from porter.filegraph.dataflow import NodeOutput, names_depending_on
+from porter.filegraph.dataflow import names_depending_on
+from porter.filegraph.value_names import NodeOutput
 from porter.formats.tf_graph.nodes import GraphNode
 from porter.formats.tf_graph.outputs import output_counts
 

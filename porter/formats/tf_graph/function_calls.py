@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from porter.filegraph.dataflow import NodeOutput
 from porter.filegraph.names import Names
+from porter.filegraph.value_names import NodeOutput
 from porter.formats.limits import MOST_NODES
 from porter.formats.tf_graph.nodes import GraphNode, Refuse, controls_of, is_output_index
 from porter.formats.tf_graph.outputs import output_counts

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array, Dtype, NamedArrays
-from porter.filegraph.builder import Builder, Value
-from porter.filegraph.dataflow import Dataflow, NodeOutput, names_depending_on
+from porter.filegraph.builder import Builder
+from porter.filegraph.dataflow import Dataflow, names_depending_on
 from porter.filegraph.file_graph import FileGraph, fill_free_size, read_for_sizes
-from porter.filegraph.kernels.program import value_name
+from porter.filegraph.layer_values import Value
 from porter.filegraph.names import with_scope_names
 from porter.filegraph.reading import GraphInput, begin, read_nodes
 from porter.filegraph.tensorflow import further_image
+from porter.filegraph.value_names import NodeOutput, value_name
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_graph.arithmetic import kind_of
 from porter.formats.tf_graph.constants import HALF_TYPES, RESHAPES, GraphConstants, is_cast

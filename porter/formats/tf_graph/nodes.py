@@ -11,8 +11,8 @@ from typing import Any
 from porter.base.errors import FileError, GraphError
 from porter.filegraph import walk
 from porter.filegraph.atrous import read_order
-from porter.filegraph.dataflow import NodeOutput
 from porter.filegraph.places import Items
+from porter.filegraph.value_names import NodeOutput
 from porter.formats.limits import MOST_NODES
 from porter.formats.protobuf import AttributeReading
 from porter.graph.walks import in_order

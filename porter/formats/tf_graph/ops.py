@@ -18,7 +18,8 @@ from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.places import position_of
 from porter.filegraph.readers import Functions, node_reader, op_reader, tensor_reader
 from porter.filegraph.reductions import Reduction
-from porter.filegraph.tensor import Tensor, concat, maximum, stack
+from porter.filegraph.several import concat, maximum, stack
+from porter.filegraph.tensor import Tensor
 from porter.filegraph.tensorflow import slice_index, strided_slice_index
 from porter.filegraph.walk import Reader, Repeated, Zeros
 from porter.formats.tf_graph import arithmetic, windows

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from porter.base.dtypes import NamedArrays, is_floating
 from porter.base.errors import FileError
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
-from porter.filegraph.dataflow import NodeOutput, names_depending_on
-from porter.filegraph.kernels.program import value_name
+from porter.filegraph.dataflow import names_depending_on
 from porter.filegraph.names import expect_values
+from porter.filegraph.value_names import NodeOutput, value_name
 from porter.formats.limits import most_bytes
 from porter.formats.protobuf import MOST_PARTS, parse_message
 from porter.formats.tensorflow import import_tensorflow

@@ -13,8 +13,8 @@ import numpy as np
 
 from porter.base.dtypes import Array, Float64Array, NamedArrays
 from porter.base.name_tables import by_name
-from porter.filegraph.kernels.program import NodeOutput, take_name
 from porter.filegraph.places import Reading
+from porter.filegraph.value_names import NodeOutput, take_name
 from porter.formats.limits import MOST_NODES, most_bytes
 from porter.formats.tflite.flatbuffer import Table, root
 from porter.formats.tflite.sparse import fill_dense

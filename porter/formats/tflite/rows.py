@@ -14,9 +14,9 @@ from porter.base.dtypes import Numbers
 from porter.base.name_tables import by_name
 from porter.filegraph.kernels import values, windows
 from porter.filegraph.kernels.layouts import channels_last, pad, reorder_axes
-from porter.filegraph.kernels.program import KernelProgram, OperatorCall, Row
 from porter.filegraph.kernels.resizing import Rule, resize
 from porter.filegraph.kernels.windows import Grid, same_pads
+from porter.filegraph.program import KernelProgram, OperatorCall, Row
 from porter.formats.tflite.model import IMAGE, Operator, read_model
 
 _PADDING, _STRIDE_WIDTH, _STRIDE_HEIGHT, _FILTER_WIDTH, _FILTER_HEIGHT = range(5)

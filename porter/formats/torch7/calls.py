@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from porter.filegraph.kernels.program import OperatorCall
+from porter.filegraph.program import OperatorCall
 from porter.formats.torch7.objects import LuaObject, output_names
 
 Values: TypeAlias = "str | tuple[Values, ...]"

@@ -10,8 +10,8 @@ import numpy as np
 
 from porter.base.dtypes import Array, NamedArrays
 from porter.base.left_out import LeftOut
-from porter.filegraph.kernels.program import NodeOutput
 from porter.filegraph.places import Reading
+from porter.filegraph.value_names import NodeOutput
 from porter.formats.limits import MOST_NODES, StatedFields
 from porter.formats.torch7.objects import LuaObject, Table
 

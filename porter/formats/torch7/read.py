@@ -19,7 +19,8 @@ from porter.filegraph.layers import pool, prelu, read_graph, symmetric_pads
 from porter.filegraph.names import expect_values
 from porter.filegraph.readers import Functions, node_reader, op_reader
 from porter.filegraph.reading import GraphInput, begin
-from porter.filegraph.tensor import Tensor, concat, merge_all
+from porter.filegraph.several import concat, merge_all
+from porter.filegraph.tensor import Tensor
 from porter.filegraph.walk import Reader
 from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes

@@ -12,9 +12,9 @@ from porter.base.dtypes import Numbers
 from porter.base.name_tables import by_name
 from porter.filegraph.kernels import values, windows
 from porter.filegraph.kernels.layouts import pad, resize_nearest
-from porter.filegraph.kernels.program import KernelProgram, Row
 from porter.filegraph.kernels.resizing import Rule, resize
 from porter.filegraph.kernels.windows import Grid
+from porter.filegraph.program import KernelProgram, Row
 from porter.formats.torch7.calls import INPUT, ModuleFields, steps_of
 from porter.formats.torch7.objects import read_objects
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from porter.filegraph.dataflow import NodeOutput
+from porter.filegraph.value_names import NodeOutput
 from porter.formats.torch_export.moves import VIEWS
 from porter.formats.torch_export.nodes import AtenNode, AtenProgram
 

@@ -10,15 +10,18 @@ from functools import partial
 import numpy as np
 
 from porter.base.name_tables import by_name
-from porter.filegraph import arithmetic, functions, products
+from porter.filegraph import einsum, functions, norms, products
+from porter.filegraph.attention import AttentionScores
 from porter.filegraph.axes import View
-from porter.filegraph.builder import Value
-from porter.filegraph.dataflow import NodeOutput, Operand
+from porter.filegraph.dataflow import Operand
 from porter.filegraph.dims import fixed_sizes
 from porter.filegraph.file_graph import Stored, Unsupported, first_supported
+from porter.filegraph.layer_values import Value
 from porter.filegraph.patterns import softplus_op
-from porter.filegraph.products import AttentionScores, Product
-from porter.filegraph.tensor import Scope, Tensor, attention, matmul, maximum, minimum
+from porter.filegraph.products import Product
+from porter.filegraph.several import attention, matmul, maximum, minimum
+from porter.filegraph.tensor import Scope, Tensor
+from porter.filegraph.value_names import NodeOutput
 from porter.filegraph.walk import Read
 from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.program_sizes import whole_numbers
@@ -107,7 +110,7 @@ def _div(scope: Scope, x: Tensor, other: Tensor, rounding_mode: str | None = Non
     if rounding_mode is not None:
         return functions.whole_quotient(x, other, rounding_mode)
     count_channels = partial(_count_pooled_channels, scope.walk)
-    norm = arithmetic.response_norm(scope.walk, scope.node, _CHANNEL_MEANS, "avg_pool3d", count_channels)
+    norm = norms.response_norm(scope.walk, scope.node, _CHANNEL_MEANS, "avg_pool3d", count_channels)
     return norm or x.real() / other
 
 
@@ -316,7 +319,7 @@ def _bilinear(
 ) -> Read:
     """Return a bilinear product of two values by a stored kernel, with a bias if there is one."""
     sources = input1.source, input2.source
-    return products.bilinear(
+    return einsum.bilinear(
         scope.walk, scope.node, sources, weight.reference, None if bias is None else bias.reference
     )
 
@@ -331,14 +334,14 @@ def _matmul(scope: Scope, x: Tensor, other: Tensor) -> Tensor | Read:
     if x.is_value and other.is_value:
         return products.matmul(walk, node, (x.source, kernel))
     if not x.is_value:
-        return products.matmul_stored(walk, node, x.reference, kernel)
+        return einsum.matmul_stored(walk, node, x.reference, kernel)
     # A value by stored numbers, which may be several matrices.
     stored = walk.weights(kernel)
     # A single matrix is a dense layer's kernel.
     matrix = x.dense(Product(*_find_kernel(walk, other.reference)))
     if stored is None or len(stored.shape) < 3:
         return matrix
-    return first_supported(matrix.outcome, lambda: products.with_matrices(walk, node, x.source, stored))
+    return first_supported(matrix.outcome, lambda: einsum.with_matrices(walk, node, x.source, stored))
 
 
 def _find_kernel(walk: Walk, kernel: NodeOutput) -> tuple[NodeOutput, str]:

@@ -18,7 +18,8 @@ from porter.filegraph.dims import Dim, fixed_sizes, ratio
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.places import position_of
 from porter.filegraph.reductions import Reduction
-from porter.filegraph.tensor import Scope, Tensor, concat, maximum, minimum, stack
+from porter.filegraph.several import concat, maximum, minimum, stack
+from porter.filegraph.tensor import Scope, Tensor
 from porter.filegraph.walk import Zeros, leave_out
 from porter.formats.torch_export.archive import TYPES
 from porter.formats.torch_export.constants import COPIES, REALS, SAME, cast, take_indexed

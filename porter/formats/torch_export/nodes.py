@@ -16,8 +16,8 @@ import numpy as np
 from porter.base.dtypes import Array, NamedArrays
 from porter.base.json import JsonObject
 from porter.filegraph import walk
-from porter.filegraph.dataflow import NodeOutput
 from porter.filegraph.places import Reading
+from porter.filegraph.value_names import NodeOutput
 from porter.formats.limits import MOST_NODES, StatedFields
 
 Walk = walk.NodeWalk["AtenNode"]

@@ -8,10 +8,10 @@ from functools import cache
 from inspect import Parameter, signature
 from typing import Any
 
-from porter.filegraph.dataflow import NodeOutput
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.readers import as_outputs
 from porter.filegraph.tensor import Scope, Tensor
+from porter.filegraph.value_names import NodeOutput
 from porter.filegraph.walk import Outputs
 from porter.formats.torch_export.constants import SIZED, constant_sizes
 from porter.formats.torch_export.nodes import OPERANDS, AtenNode, Walk

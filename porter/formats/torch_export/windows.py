@@ -10,10 +10,10 @@ from functools import partial
 from porter.base.dtypes import Numbers
 from porter.base.name_tables import by_name
 from porter.filegraph.axes import View
-from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import OperatorNode, StoredTensor
 from porter.filegraph.dims import Dim
 from porter.filegraph.file_graph import Stored, Unsupported
+from porter.filegraph.layer_values import Value
 from porter.filegraph.layers import symmetric_pads
 from porter.filegraph.products import conv_along_channels
 from porter.filegraph.resampling import adaptive_pool

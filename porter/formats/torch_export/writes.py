@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from porter.filegraph.dataflow import NodeOutput
+from porter.filegraph.value_names import NodeOutput
 from porter.formats.limits import StatedFields
 from porter.formats.torch_export.constants import REALS
 from porter.formats.torch_export.moves import VIEWS

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from porter.base.dtypes import NamedArrays
 from porter.base.errors import UsageError
-from porter.filegraph.kernels.program import KernelProgram
+from porter.filegraph.program import KernelProgram
 from porter.formats.caffe import rows
 from porter.formats.caffe.blobs import read_blobs, write_net
 from porter.formats.caffe.text_format import parse_text

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 
 from porter.base.dtypes import NamedArrays
-from porter.filegraph.kernels.program import KernelProgram
+from porter.filegraph.program import KernelProgram
 from porter.formats.mxnet import rows
 from porter.formats.mxnet.params_file import read_arrays, write_arrays
 from porter.frameworks import Tensors

@@ -19,7 +19,7 @@ from porter.base.options import PRECISION, SOURCE
 from porter.data.preprocess import Preprocess
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.kernels.layouts import with_channels_first, with_channels_last
-from porter.filegraph.kernels.program import KernelProgram, OperatorCall
+from porter.filegraph.program import KernelProgram, OperatorCall
 from porter.formats.recognition import known_format
 from porter.frameworks import UNCUT, Classifier
 from porter.frameworks.images import further_arrays, make_cpu_classifier

@@ -28,8 +28,8 @@ from porter.base.errors import (
     first_line,
 )
 from porter.base.options import DTYPE
-from porter.filegraph.kernels.program import KernelProgram
 from porter.filegraph.names import Names
+from porter.filegraph.program import KernelProgram
 from porter.files import digest
 from porter.frameworks import LayerNames, OwnTensors, Tensors, defaults
 from porter.frameworks.numpy import engine, ports

@@ -14,7 +14,7 @@ from porter.base.dtypes import Array, Dtype, NamedArrays, Run
 from porter.base.errors import CannotRun, CheckFailed, Contradiction, UsageError
 from porter.base.options import DEVICE
 from porter.data.preprocess import Preprocess
-from porter.filegraph.kernels.program import KernelProgram
+from porter.filegraph.program import KernelProgram
 from porter.frameworks import UNCUT, Classifier, expect_run
 from porter.frameworks.images import arrays_for_inputs, as_maps, expect_fit, make_cpu_classifier
 from porter.frameworks.numpy import engine

@@ -23,7 +23,7 @@ from porter.base.errors import CannotRun, Contradiction, NotInstalled, escaped
 from porter.base.package import install
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
-from porter.filegraph.kernels.program import KernelProgram, OperatorCall
+from porter.filegraph.program import KernelProgram, OperatorCall
 from porter.formats.apart import Limits, run_apart
 from porter.formats.tflite.model import IMAGE, read_model
 from porter.formats.tflite.rows import program

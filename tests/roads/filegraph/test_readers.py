@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.filegraph.values import channels_first, distance, values_as_run
 
 from porter.filegraph.file_graph import Foreign
 from porter.formats.reading import read_checkpoint
@@ -25,7 +26,6 @@ from tests.support.filegraph.keras_cases import (
     images,
     keras_model,
 )
-from tests.support.filegraph.values import channels_first, distance, values_as_run
 from tests.support.oracle import OfAxes
 
 pytest.importorskip("tensorflow")

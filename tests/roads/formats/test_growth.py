@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 from porter.base.errors import FileError
-from porter.filegraph.dataflow import Arrays, Dataflow, NodeOutput
+from porter.filegraph.dataflow import Arrays, Dataflow
+from porter.filegraph.value_names import NodeOutput
 from porter.formats.reading import read_checkpoint
 from porter.source.inspection import inspect
 

@@ -15,8 +15,8 @@ import pytest
 
 import porter
 from porter.base.errors import CheckFailed, Contradiction
-from porter.filegraph.builder import Value
-from porter.filegraph.dataflow import NodeOutput
+from porter.filegraph.layer_values import Value
+from porter.filegraph.value_names import NodeOutput
 from porter.filegraph.walk import NodeWalk
 from porter.formats.caffe.rows import _ROWS
 from porter.frameworks import RETURNED

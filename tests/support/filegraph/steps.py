@@ -10,11 +10,12 @@ from typing import Any
 
 from porter.filegraph import joins
 from porter.filegraph.builder import Builder
-from porter.filegraph.dataflow import Arrays, Dataflow, NodeOutput
+from porter.filegraph.dataflow import Arrays, Dataflow
 from porter.filegraph.file_graph import FileGraph, Foreign, Unsupported
 from porter.filegraph.places import Reading
 from porter.filegraph.readers import as_outputs
 from porter.filegraph.tensor import Scope, Tensor
+from porter.filegraph.value_names import NodeOutput
 from porter.filegraph.walk import NodeWalk, Outputs
 from porter.graph import Flatten, Op
 from porter.graph.ops import Order

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from porter.base.errors import MappingError
-from porter.filegraph.builder import CELLS, Builder, Value
+from porter.filegraph.builder import CELLS, Builder
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Stored, to_canonical
+from porter.filegraph.layer_values import Value
 from porter.filegraph.to_graph import to_graph
 from porter.graph import (
     Add,

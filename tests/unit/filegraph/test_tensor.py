@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from porter.filegraph.builder import Builder
-from porter.filegraph.dataflow import Arrays, Dataflow, NodeOutput
+from porter.filegraph.dataflow import Arrays, Dataflow
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.places import Watched
 from porter.filegraph.readers import call_with_inputs, node_reader
-from porter.filegraph.tensor import Scope, Tensor, concat
+from porter.filegraph.several import concat
+from porter.filegraph.tensor import Scope, Tensor
+from porter.filegraph.value_names import NodeOutput
 from porter.filegraph.walk import NodeWalk, Reader
 from porter.formats.mxnet.symbol import OperatorAttributes, SymbolNode
 

@@ -9,7 +9,7 @@ import pytest
 
 from porter.base.dtypes import FP32, Run
 from porter.base.errors import CheckFailed, UsageError
-from porter.filegraph.kernels.program import KernelProgram, OperatorCall
+from porter.filegraph.program import KernelProgram, OperatorCall
 from porter.frameworks.numpy.ports import PortModel, classifier, make_port_model, run, with_other_pads
 from porter.graph import INPUT, Graph, Node, Relu, Sigmoid
 from porter.graph.plan import Plan

@@ -4,7 +4,6 @@ made of it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -15,9 +14,6 @@ Row: TypeAlias = Callable[..., Numbers | tuple[Numbers, ...]]
 """What an operator gives: called with the attributes of a step, then with its inputs (None for one that is
 left out).
 """
-NodeOutput: TypeAlias = tuple[str, int]
-"""A value: the name of the node that gives it, and which of its outputs it is."""
-_PLACE = re.compile(r":\d+$")
 
 
 def row(compute: Callable[..., Any]) -> Row:
@@ -32,24 +28,6 @@ def each(compute: Callable[..., Any]) -> Row:
     inputs.
     """
     return lambda attributes, *inputs: compute(*inputs)
-
-
-def value_name(source: NodeOutput) -> str:
-    """Return the name of a value. The first that an operator gives has the operator's own name, others are
-    `split:1`, and `split:1:0` is of an operator that is itself called `split:1`: no two values have one name.
-    """
-    name, index = source
-    return f"{name}:{index}" if index or _PLACE.search(name) else name
-
-
-def take_name(name: str, index: int, taken: set[str]) -> str:
-    """Return a name that no other operator of a file has, and add it to `taken`: the operator's own, or
-    `conv:7` for the operator number 7 (`index`) if `conv` is taken.
-    """
-    while name in taken:
-        name = f"{name}:{index}"
-    taken.add(name)
-    return name
 
 
 @dataclass(frozen=True)
