@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from porter.filegraph.axes import View
+from porter.filegraph.axes import Source, View
 from porter.filegraph.dataflow import OperatorNode
 from porter.filegraph.dims import (
     Open,
@@ -14,7 +14,7 @@ from porter.filegraph.dims import (
 )
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.places import position_of
-from porter.filegraph.walk import Source, Walk
+from porter.filegraph.walk import Walk
 from porter.graph import Op
 
 Axes = Collection[int]
@@ -30,7 +30,7 @@ class TensorLayer(NamedTuple):
 
     def of_cells(self, walk: Walk, name: str, view: View) -> View:
         """Add the layer over the last axis of a view, and return its view."""
-        cells = walk.try_as_cells(f"{name}:cells", view) if self.of_map else view
+        cells = walk.layouts.cells_or_as_held(f"{name}:cells", view) if self.of_map else view
         return walk.views.with_axes_of(
             cells, walk.builder.add(name, self.op, cells.value, tensors=self.tensors)
         )
@@ -51,12 +51,12 @@ def apply_along(walk: Walk, node: OperatorNode, source: Source, axes: Axes, laye
     Raises:
         Unsupported: the batch is among the axes, or one is of open size.
     """
-    view = walk.try_lay_out(source)
+    view = walk.layouts.operand(source)
     sizes = view.sizes or ()
     positions = sorted(position_of(axis, len(sizes)) for axis in axes)
     is_last_axis = positions == [len(sizes) - 1]
     if is_last_axis:
-        return layer.of_cells(walk, node.name, walk.with_channels_at(source))
+        return layer.of_cells(walk, node.name, walk.layouts.with_channels_at(source))
     if len(positions) == 1 and walk.views.has_channels(view, *positions) and not view.value.is_array:
         return layer._replace(of_map=False).of_cells(walk, node.name, view)
     other_positions = [position for position in range(len(sizes)) if position not in positions]
@@ -68,7 +68,7 @@ def apply_along(walk: Walk, node: OperatorNode, source: Source, axes: Axes, laye
     channels_last = view.transposed(order)
     other_sizes = channels_last.known_sizes[: -len(positions)]
     joined = channels_last.reshaped([*other_sizes, product(channel_sizes)])
-    flat = walk.as_array(f"{node.name}:flat", joined)
+    flat = walk.layouts.as_array(f"{node.name}:flat", joined)
     result = layer.of_joined(len(positions)).of_cells(walk, node.name, flat)
     split = result.reshaped(channels_last.known_sizes).untransposed(order)
     return walk.views.restore_layout(f"{node.name}:map", split, view)

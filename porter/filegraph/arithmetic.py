@@ -15,14 +15,14 @@ from typing import NamedTuple
 import numpy as np
 
 from porter.base.dtypes import Numbers
-from porter.filegraph.axes import View, shrink_repeated_axes
+from porter.filegraph.axes import Source, View, shrink_repeated_axes
 from porter.filegraph.builder import Builder
 from porter.filegraph.dataflow import OperatorNode, StoredTensor
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.layer_values import Value
-from porter.filegraph.norms import _apply_per_channel
+from porter.filegraph.norms import apply_per_channel
 from porter.filegraph.value_names import NodeOutput
-from porter.filegraph.walk import Read, Repeated, Source, Walk, Zeros, apply_elementwise
+from porter.filegraph.walk import Read, Repeated, Walk, Zeros, apply_elementwise, expect_known
 from porter.graph import INPUT, MOST_CONSTANTS, Op, ops
 
 _OF_ONE = frozenset({"Add", "Max", "Mean", "Min"})
@@ -71,8 +71,8 @@ def combine(walk: Walk, node: OperatorNode, kind: str, sources: Sequence[Source]
     value, constant = sources if is_first else sources[::-1]
     if isinstance(constant, View):
         raise Unsupported("of constants")
-    view = walk.try_lay_out(_value_before_stretch(walk, value, constant))
-    return _combine_with_constant(walk, node, view, _Step(kind, constant, is_first))
+    view = walk.layouts.operand(_value_before_stretch(walk, value, constant))
+    return _apply_constant(walk, node, view, _Step(kind, constant, is_first))
 
 
 def _value_beside_zeros(walk: Walk, sources: Sequence[Source]) -> View | None:
@@ -95,7 +95,8 @@ def _multiply_repeated(walk: Walk, node: OperatorNode, sources: Sequence[Source]
     """
     repeated_sizes = [walk.repeated[source].sizes for source in sources if source in walk.repeated]
     constants = [source for source in sources if not walk.is_value(source)]
-    numbers = [walk.constant_number(walk.drop_repeats(source)) for source in constants]
+    before = [walk.drop_repeats(source) for source in constants]
+    numbers = [None if isinstance(source, View) else walk.flow.number(source) for source in before]
     if len(repeated_sizes) != 1 or len(numbers) < len(sources) or None in numbers:
         return None
     (sizes,) = repeated_sizes
@@ -127,23 +128,23 @@ def _value_before_stretch(walk: Walk, source: Source, constant: NodeOutput) -> S
     return before if op_stretches_so else source
 
 
-def _combine_with_constant(walk: Walk, node: OperatorNode, view: View, step: _Step) -> View:
+def _apply_constant(walk: Walk, node: OperatorNode, view: View, step: _Step) -> View:
     """Combine a value and a constant: by a layer's scale or offset where the constant fits one, otherwise by
     an array.
     """
     count = math.prod(walk.constant_shape(step.constant) or ())
     is_vector_of_array = view.value.is_array and count > 1
     if not _is_per_channel(walk, view, step.constant) or is_vector_of_array:
-        return _combine_with_array(walk, node, view, step)
+        return _apply_array(walk, node, view, step)
     value = _add_bias_or_scale(walk, node, step.kind, view.value, step.constant)
     if value is None and count > MOST_CONSTANTS:
-        return _combine_with_array(walk, node, view, step)
+        return _apply_array(walk, node, view, step)
     if value is None:
-        value = _combine_with_numbers(walk, node, view.value, step)
+        value = _apply_numbers(walk, node, view.value, step)
     return walk.views.with_axes_of(view, value)
 
 
-def _combine_with_array(walk: Walk, node: OperatorNode, view: View, step: _Step) -> View:
+def _apply_array(walk: Walk, node: OperatorNode, view: View, step: _Step) -> View:
     """Combine a value and a stored array that has a number of its own in each place, and return the view. An
     added vector along the channels is the bias of the layer just before; a value that is subtracted from the
     array becomes an added opposite.
@@ -156,7 +157,7 @@ def _combine_with_array(walk: Walk, node: OperatorNode, view: View, step: _Step)
     if view.axes is not None and len(shape) > len(view.axes):
         raise Unsupported("by numbers of more axes than the value has")
     if kind == "Add" and shape and walk.views.along_channels(view, shape):
-        biased = _add_bias(walk, node, view.value, constant)
+        biased = _give_bias(walk, node, view.value, constant)
         if biased is not None:
             return walk.views.with_axes_of(view, biased)
     if not is_first and kind == "Div":
@@ -167,12 +168,12 @@ def _combine_with_array(walk: Walk, node: OperatorNode, view: View, step: _Step)
         view = walk.views.with_axes_of(view, negative)
     if view.value.is_map and walk.views.axis_names(view) == walk.views.layout():
         # a view of its own, because the array may stretch the value to other sizes
-        return walk.views.own_view(combine_stored_array(walk, node.name, kind, view.value, constant))
-    array = walk.as_array(f"{node.name}:array", view)
-    return walk.views.as_rank_of(array, combine_stored_array(walk, node.name, kind, array.value, constant))
+        return walk.views.own_view(apply_constant_array(walk, node.name, kind, view.value, constant))
+    array = walk.layouts.as_array(f"{node.name}:array", view)
+    return walk.views.as_rank_of(array, apply_constant_array(walk, node.name, kind, array.value, constant))
 
 
-def _add_bias(walk: Walk, node: OperatorNode, value: Value, constant: NodeOutput) -> Value | None:
+def _give_bias(walk: Walk, node: OperatorNode, value: Value, constant: NodeOutput) -> Value | None:
     """Give a stored tensor to the layer that computes `value` as its bias, and return the new value; None if
     the layer takes none or the tensor is not stored.
     """
@@ -181,7 +182,7 @@ def _add_bias(walk: Walk, node: OperatorNode, value: Value, constant: NodeOutput
     return walk.builder.bias(node.name, value, Stored(origin, "O" * len(shape))) if shape else None
 
 
-def combine_stored_array(walk: Walk, name: str, kind: str, value: Value, constant: NodeOutput) -> Value:
+def apply_constant_array(walk: Walk, name: str, kind: str, value: Value, constant: NodeOutput) -> Value:
     """Combine a value, whose axes are its tensor's, and a stored array, and return the result. A map is in
     the file's own layout.
 
@@ -205,10 +206,10 @@ def combine_stored_array(walk: Walk, name: str, kind: str, value: Value, constan
         shape = tensor.shape
     if tensor is None or shape is None or kind not in ("Add", "Sub", "Mul", "Div"):
         raise Unsupported("by something that is not one number per channel")
-    return combine_stored(walk, name, kind, value, StoredTensor(tensor.name, shape))
+    return apply_stored_array(walk, name, kind, value, StoredTensor(tensor.name, shape))
 
 
-def combine_stored(walk: Walk, name: str, kind: str, value: Value, tensor: StoredTensor) -> Value:
+def apply_stored_array(walk: Walk, name: str, kind: str, value: Value, tensor: StoredTensor) -> Value:
     """Add a stored array, broadcast to the value's axes, or multiply by it; Sub adds its negative, and Div
     multiplies by its reciprocal.
 
@@ -269,7 +270,7 @@ def combine_values(walk: Walk, node: OperatorNode, kind: str, sources: Sequence[
         Unsupported: the axes are others, or no op combines so many values by this kind.
     """
     sources = _values_before_stretch(walk, sources)
-    aligned = walk.align_values(sources)
+    aligned = walk.layouts.align_values(sources)
     if aligned is None and (kind in _OF_VALUES or (kind == "Sub" and len(sources) == 2)):
         return _merge_arrays(walk, node, _OF_VALUES.get(kind), sources)
     if aligned is None:
@@ -299,7 +300,8 @@ def _merge_arrays(walk: Walk, node: OperatorNode, op: ops.Merge | None, sources:
     # with as many axes each, those that are missing behind the batch
     padded = [view.with_axes(range(1, 1 + rank - len(view.known_axes))) for view in views]
     arrays = [
-        walk.as_array(f"{node.name}:{index}", view) for index, view in enumerate(shrink_repeated_axes(padded))
+        walk.layouts.as_array(f"{node.name}:{index}", view)
+        for index, view in enumerate(shrink_repeated_axes(padded))
     ]
     if len({len(array.value.shape or ()) for array in arrays}) > 1:
         raise Unsupported("of values of different axes")
@@ -355,14 +357,14 @@ def _add_bias_or_scale(
     return None
 
 
-def _combine_with_numbers(walk: Walk, node: OperatorNode, value: Value, step: _Step) -> Value:
+def _apply_numbers(walk: Walk, node: OperatorNode, value: Value, step: _Step) -> Value:
     """Combine a value and a constant that is one number, or one for each channel, by ops with constants, and
     return the result.
     """
     kind, constant, is_first = step
-    numbers = walk.numbers(constant).ravel().astype(np.float64)
+    numbers = expect_known(walk.flow.value(constant)).ravel().astype(np.float64)
     if len(numbers) == 1 and kind in ("Max", "Min", "Pow"):
-        return _combine_with_number(walk.builder, node.name, value, step, numbers.item())
+        return _apply_number(walk.builder, node.name, value, step, numbers.item())
     if kind in ("Max", "Min") or (kind == "Div" and not is_first):
         # these ops take two values: the constant becomes 0 * value + numbers
         constant_value = walk.builder.affine(f"{node.name}:constant", value, (0.0,), numbers)
@@ -386,7 +388,7 @@ def _combine_with_numbers(walk: Walk, node: OperatorNode, value: Value, step: _S
     return walk.builder.affine(node.name, value, scale, offset)
 
 
-def _combine_with_number(builder: Builder, name: str, value: Value, step: _Step, number: float) -> Value:
+def _apply_number(builder: Builder, name: str, value: Value, step: _Step, number: float) -> Value:
     """Add the larger or the smaller one of a value and a number, or a power of them, and return its value."""
     if step.kind == "Max":
         return builder.clip(name, value, low=number)
@@ -414,24 +416,24 @@ def _power(builder: Builder, name: str, value: Value, exponent: float) -> Value:
 
 
 def negative(walk: Walk, node: OperatorNode, source: Source) -> View:
-    view = walk.try_lay_out(source)
+    view = walk.layouts.operand(source)
     return walk.views.with_axes_of(view, walk.builder.negative(node.name, view.value))
 
 
 def full_like(walk: Walk, node: OperatorNode, source: Source, number: float) -> View:
     """Replace each number of a value by one number, and return the view of the result."""
-    view = walk.try_lay_out(source)
+    view = walk.layouts.operand(source)
     return walk.views.with_axes_of(view, walk.builder.affine(node.name, view.value, (0.0,), (number,)))
 
 
 def clip(walk: Walk, node: OperatorNode, source: Source, low: float, high: float) -> View:
-    view = walk.try_lay_out(source)
+    view = walk.layouts.operand(source)
     return walk.views.with_axes_of(view, walk.builder.clip(node.name, view.value, low, high))
 
 
 def prelu(walk: Walk, node: OperatorNode, source: Source, alpha: NodeOutput) -> View:
     """Add a PReLU with one slope, one for each channel, or one for each place."""
-    view = walk.try_lay_out(source)
+    view = walk.layouts.operand(source)
     number = walk.flow.number(alpha)
     if number is not None and view.value.channels != 1:
         return apply_elementwise(walk, node, source, ops.LeakyRelu(number))
@@ -439,10 +441,10 @@ def prelu(walk: Walk, node: OperatorNode, source: Source, alpha: NodeOutput) -> 
     if not walk.flow.constants.declared(origin):
         raise Unsupported("with slopes that the model computes as it runs")
     if _is_per_channel(walk, view, alpha):
-        return _apply_per_channel(walk, node, view, ops.PRelu(), {"alpha": origin})
-    array = walk.as_array(f"{node.name}:array", view)
+        return apply_per_channel(walk, node, view, ops.PRelu(), {"alpha": origin})
+    array = walk.layouts.as_array(f"{node.name}:array", view)
     # slopes * min(x, 0) + max(x, 0)
     below = walk.builder.clip(f"{node.name}:below", array.value, high=0.0)
-    scaled = combine_stored_array(walk, f"{node.name}:slopes", "Mul", below, alpha)
+    scaled = apply_constant_array(walk, f"{node.name}:slopes", "Mul", below, alpha)
     above = walk.builder.add(f"{node.name}:above", ops.Relu(), array.value)
     return walk.views.as_rank_of(array, walk.builder.add(node.name, ops.Add(), above, scaled))

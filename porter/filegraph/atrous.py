@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from porter.filegraph.axes import View
+from porter.filegraph.axes import Source, View
 from porter.filegraph.constants import ELEMENTWISE
 from porter.filegraph.dataflow import N, OperatorNode
 from porter.filegraph.dims import Dim, Open, divides, fixed_sizes
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.layer_values import Apart
-from porter.filegraph.walk import NodeWalk, Read, Source, Walk
+from porter.filegraph.walk import NodeWalk, Read, Walk
 
 _TOGETHER = ("BatchToSpaceND", "BatchToSpace")
 _WINDOWS = ("Conv2D", "DepthwiseConv2dNative", "MaxPool", "AvgPool")
@@ -89,7 +89,7 @@ def take_apart(
     if row_axis is not None:  # a row of cells is a map of one row, or of one column
         source = walk.view(source).with_axes([row_axis])
         stated = [_row_as_map(block, pads_or_crops, row_axis) for block, pads_or_crops in stated]
-    value = walk.value(source)
+    value = walk.layouts.value(source)
     sizes = source.sizes if isinstance(source, View) else walk.sizes(source)
     if sizes is None or not value.is_map:
         raise Unsupported(_OF_OTHERS)

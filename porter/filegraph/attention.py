@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from porter.filegraph.arithmetic import combine_stored_array
+from porter.filegraph.arithmetic import apply_constant_array
 from porter.filegraph.axes import View
 from porter.filegraph.dataflow import OperatorNode
 from porter.filegraph.file_graph import Unsupported
@@ -59,8 +59,8 @@ def attention(walk: Walk, node: OperatorNode, arrays: Sequence[View], scores: At
         cap_steps = Affine((1 / scores.cap,), (0.0,)), Tanh(), Affine((scores.cap,), (0.0,))
         logits = walk.builder.chain(f"{node.name}:capped", logits, cap_steps)
     if scores.mask is not None and walk.is_live(scores.mask):
-        logits = walk.builder.add(f"{node.name}:mask", Add(), logits, walk.array(scores.mask).value)
+        logits = walk.builder.add(f"{node.name}:mask", Add(), logits, walk.layouts.array(scores.mask).value)
     elif scores.mask is not None:
-        logits = combine_stored_array(walk, f"{node.name}:mask", "Add", logits, scores.mask)
+        logits = apply_constant_array(walk, f"{node.name}:mask", "Add", logits, scores.mask)
     weights = walk.builder.add(f"{node.name}:shares", Softmax(), logits)
     return walk.views.as_rank_of(query, walk.builder.add(node.name, MatMul(), weights, value.value))

@@ -27,6 +27,7 @@ from porter.filegraph.dims import (
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.layer_values import Value
 from porter.filegraph.places import Items, position_of
+from porter.filegraph.value_names import NodeOutput
 
 T = TypeVar("T")
 
@@ -207,6 +208,10 @@ class View:
         if axes is None:
             raise Unsupported(f"from {sizes_text(self.known_sizes[1:])} to {sizes_text(sizes[1:])}")
         return replace(self, axes=axes)
+
+
+Source = NodeOutput | View
+"""A value that a node reads, by the file's name, or a view that a reader made of one."""
 
 
 @dataclass(frozen=True)

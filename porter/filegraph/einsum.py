@@ -11,17 +11,17 @@ from typing import NamedTuple
 import numpy as np
 
 from porter.base.dtypes import Numbers
-from porter.filegraph.arithmetic import combine, combine_stored, combine_values
-from porter.filegraph.axes import View
+from porter.filegraph.arithmetic import apply_stored_array, combine, combine_values
+from porter.filegraph.axes import Source, View
 from porter.filegraph.dataflow import OperatorNode, StoredTensor
 from porter.filegraph.dims import Dim, Open, product
 from porter.filegraph.file_graph import Stored, Unsupported, first_supported
 from porter.filegraph.parts import diagonal
 from porter.filegraph.places import position_of
-from porter.filegraph.products import _multiply_matrices
+from porter.filegraph.products import multiply_matrices
 from porter.filegraph.reductions import reduce
 from porter.filegraph.value_names import NodeOutput
-from porter.filegraph.walk import Source, Walk, part_of
+from porter.filegraph.walk import Walk, part_of
 from porter.graph import (
     Conv,
 )
@@ -139,7 +139,7 @@ def _einsum(walk: Walk, node: OperatorNode, text: str, sources: Sequence[Source]
     if tensor is None:
         raise Unsupported("with a kernel that is computed")
     kernel = Kernel(tensor.name, tensor.shape)
-    view = walk.try_lay_out(sources[0])
+    view = walk.layouts.operand(sources[0])
     return first_supported(
         lambda: with_kernel(walk, node, view, equation, kernel),
         lambda: _multiply_by_groups(walk, node.name, view, equation, kernel),
@@ -163,7 +163,7 @@ def with_matrices(walk: Walk, node: OperatorNode, source: Source, matrices: Stor
     if len(shared) != count_shared or not shared:
         raise Unsupported("with matrices of other axes")
     kernel = Kernel(matrices.name, shape)
-    return _multiply_by_groups(walk, node.name, walk.try_lay_out(source), equation, kernel)
+    return _multiply_by_groups(walk, node.name, walk.layouts.operand(source), equation, kernel)
 
 
 def matmul_stored(walk: Walk, node: OperatorNode, first: NodeOutput, source: Source) -> View:
@@ -200,7 +200,7 @@ def bilinear(
     if tensor is None or not all(map(walk.is_value, sources)) or (bias is not None and vector is None):
         raise Unsupported("of a constant, or by matrices that are computed")
     outer_product = Equation(f"{places}x", f"{places}y", f"{places}xy")
-    views = [walk.try_lay_out(source) for source in sources]
+    views = [walk.layouts.operand(source) for source in sources]
     products = _multiply_outer(walk, part_of(node, "products"), outer_product, views)
     sum_of_products = Equation(outer_product.result, "oxy", f"{places}o")
     kernel_and_bias = Kernel(tensor.name, tensor.shape, None if vector is None else vector.name)
@@ -213,7 +213,7 @@ def multiply_along_axis(
     """Multiply a matrix by the numbers along an axis of known size, for running sums for instance, and return
     the view: the axis then has a number for each row of the matrix.
     """
-    view = walk.try_lay_out(source)
+    view = walk.layouts.operand(source)
     rank = view.rank
     if not rank or view.has_batch(position) or not walk.flow.reserve_bytes(matrix.nbytes):
         raise Unsupported("over the batch, or over too many cells")
@@ -252,10 +252,10 @@ def _scale_by_stored(
         return walk.as_view(combine(walk, node, "Mul", sources))
     if tensor is None:
         raise Unsupported("by an array that is computed")
-    array = walk.array(sources[0])
+    array = walk.layouts.array(sources[0])
     sizes = dict(zip(stored_axes, tensor.shape, strict=True))
     stored = StoredTensor(tensor.name, tuple(sizes.get(axis, 1) for axis in value_axes[1:]))
-    return walk.views.as_rank_of(array, combine_stored(walk, node.name, "Mul", array.value, stored))
+    return walk.views.as_rank_of(array, apply_stored_array(walk, node.name, "Mul", array.value, stored))
 
 
 def with_kernel(walk: Walk, node: OperatorNode, source: Source, equation: Equation, kernel: Kernel) -> View:
@@ -265,7 +265,7 @@ def with_kernel(walk: Walk, node: OperatorNode, source: Source, equation: Equati
     Raises:
         Unsupported: it is another product.
     """
-    view = walk.try_lay_out(source)
+    view = walk.layouts.operand(source)
     name = node.name
     value_axes, kernel_axes, result = equation
     other_axes, unit_axes = equation.free, equation.units
@@ -276,7 +276,7 @@ def with_kernel(walk: Walk, node: OperatorNode, source: Source, equation: Equati
     sizes = {**_sizes_by_letter(value_axes, view), **kernel_sizes}
     joined = _join_axes(view, value_axes, [*other_axes, equation.summed], sizes)
     if not walk.views.has_channels(joined, -1):
-        joined = walk.as_array(f"{name}:taken", joined)
+        joined = walk.layouts.as_array(f"{name}:taken", joined)
     if not walk.views.has_channels(joined, -1):
         raise Unsupported("over other axes than the channels")
     # a kernel's axes that the value has too are summed: they are the layer's inputs, I
@@ -306,7 +306,7 @@ def _multiply_by_groups(walk: Walk, name: str, view: View, equation: Equation, k
     kernel_sizes = dict(zip(kernel_axes, kernel.shape, strict=True))
     sizes = {**_sizes_by_letter(value_axes, view), **kernel_sizes}
     joined = _join_axes(view, value_axes, [*others, groups + summed], sizes)
-    cells = walk.as_cells(f"{name}:cells", walk.as_array(f"{name}:taken", joined))
+    cells = walk.layouts.as_cells(f"{name}:cells", walk.layouts.as_array(f"{name}:taken", joined))
     group_count = math.prod(kernel_sizes[axis] for axis in groups)
     filters = group_count * math.prod(kernel_sizes[axis] for axis in units)
     op = Conv(filters, Window((1, 1)), Convention(), groups=group_count)
@@ -322,7 +322,7 @@ def _einsum_of_values(walk: Walk, node: OperatorNode, equation: Equation, source
     Raises:
         Unsupported: the axes of the result are others, or the operands share none that it keeps.
     """
-    first_view, second_view = (walk.try_lay_out(source) for source in sources)
+    first_view, second_view = (walk.layouts.operand(source) for source in sources)
     first_axes, second_axes, result = equation
     left_axes, left = _sum_unwanted(walk, node, first_view, first_axes, {*second_axes, *result})
     right_axes, right = _sum_unwanted(walk, node, second_view, second_axes, {*first_axes, *result})
@@ -347,7 +347,7 @@ def _einsum_of_values(walk: Walk, node: OperatorNode, equation: Equation, source
     free, units = product_equation.free, product_equation.units
     rows = _join_axes(left, left_axes, [*shared, free, summed], sizes)
     columns = _join_axes(right, right_axes, [*shared, summed, units], sizes)
-    products = _multiply_matrices(walk, node, (rows, columns))
+    products = multiply_matrices(walk, node, (rows, columns))
     return _split_axes(products, [*shared, free, units], result, sizes)
 
 
@@ -356,7 +356,7 @@ def _einsum_of_one(walk: Walk, node: OperatorNode, text: str, source: Source) ->
     axes that the result lacks, and a transpose.
     """
     axes, _, result = text.replace(" ", "").partition("->")
-    view = walk.try_lay_out(source)
+    view = walk.layouts.operand(source)
     for letter in sorted({*axes}):
         if axes.count(letter) == 2:
             positions = axes.index(letter), axes.rindex(letter)

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Numbers
-from porter.filegraph.arithmetic import combine_stored
-from porter.filegraph.axes import View
+from porter.filegraph.arithmetic import apply_stored_array
+from porter.filegraph.axes import Source, View
 from porter.filegraph.dataflow import OperatorNode
 from porter.filegraph.dims import Open, fixed_sizes
 from porter.filegraph.file_graph import Stored, Unsupported, none_if_unsupported
-from porter.filegraph.parts import MOST_PARTS, _pad_axes, cut_nonempty
+from porter.filegraph.parts import MOST_PARTS, cut_nonempty, pad_axes
 from porter.filegraph.places import position_of
-from porter.filegraph.walk import Repeated, Source, Walk, part_of
+from porter.filegraph.walk import Repeated, Walk, part_of
 from porter.graph import Tokens
 
 
@@ -31,7 +31,7 @@ def gather(walk: Walk, node: OperatorNode, source: Source, axis: int, places: Se
     Raises:
         Unsupported: there are none, or too many to be joined.
     """
-    view = walk.try_lay_out(source)
+    view = walk.layouts.operand(source)
     size = view.size(axis)
     cells = [] if isinstance(size, Open) else [position_of(place, size) for place in places]
     steps = {after - before for before, after in pairwise(cells)}
@@ -47,17 +47,19 @@ def gather(walk: Walk, node: OperatorNode, source: Source, axis: int, places: Se
     if not 0 < len(cells) <= MOST_PARTS:
         raise Unsupported(f"of {len(places)} places")
     parts = [cut_nonempty(walk, node, source, {axis: slice(cell, cell + 1)}) for cell in cells]
-    return _join_views(walk, node, parts, axis)
+    return join_views(walk, node, parts, axis)
 
 
-def _join_views(walk: Walk, node: OperatorNode, views: Sequence[View], axis: int) -> View:
+def join_views(walk: Walk, node: OperatorNode, views: Sequence[View], axis: int) -> View:
     """Join values of the same axes along one of them, as channels if these are the axis, otherwise as arrays,
     and return the view.
     """
     joined = _concat_channels(walk, node, views, axis)
     if joined is not None:
         return joined
-    return _join_arrays(walk, node, [walk.as_array(f"{node.name}:array", view) for view in views], axis)
+    return _join_arrays(
+        walk, node, [walk.layouts.as_array(f"{node.name}:array", view) for view in views], axis
+    )
 
 
 def gather_cells(
@@ -131,13 +133,13 @@ def concat(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int)
             or _concat_constants(walk, node, sources, axis)
             or _concat_with_constants(walk, node, sources, axis)
         )
-    views = [view for source in sources if (view := walk.try_lay_out(source)).axes is not None]
+    views = [view for source in sources if (view := walk.layouts.operand(source)).axes is not None]
     # values that all have one cell along the axis are stacked
     without_axis = none_if_unsupported(lambda: [view.without_axes([axis]) for view in views])
     are_cells = without_axis is not None and len(without_axis) == len(sources)
     stacked = _stack_as_channels(walk, node, without_axis, axis) if without_axis and are_cells else None
-    joined = stacked or _concat_channels(walk, node, walk.lay_out_side_by_side(sources), axis)
-    return joined or _join_arrays(walk, node, [*map(walk.array, sources)], axis)
+    joined = stacked or _concat_channels(walk, node, walk.layouts.side_by_side(sources), axis)
+    return joined or _join_arrays(walk, node, [*map(walk.layouts.array, sources)], axis)
 
 
 def _concat_channels(walk: Walk, node: OperatorNode, views: Sequence[View], axis: int) -> View | None:
@@ -178,10 +180,10 @@ def _pad_with_constant(walk: Walk, node: OperatorNode, sources: Sequence[Source]
     fills = {fill for _, fill in sizes_and_fills}
     if len(sizes_and_fills) < len(constants) or len(fills) != 1:
         return None
-    inside = concat(walk, node, values, axis) if len(values) > 1 else walk.try_lay_out(values[0])
+    inside = concat(walk, node, values, axis) if len(values) > 1 else walk.layouts.operand(values[0])
     sizes = fixed_sizes([size for size, _ in sizes_and_fills])
     pads = sum(sizes[: len(before)]), sum(sizes[len(before) :])
-    return _pad_axes(walk, node, walk.as_view(inside), {axis: pads}, fills.pop())
+    return pad_axes(walk, node, walk.as_view(inside), {axis: pads}, fills.pop())
 
 
 def _concat_constants(
@@ -211,7 +213,7 @@ def _concat_with_constants(walk: Walk, node: OperatorNode, sources: Sequence[Sou
     arrays are added there.
     """
     values = [source for source in sources if walk.is_value(source)]
-    view = _join_arrays(walk, node, [*map(walk.array, values)], axis)
+    view = _join_arrays(walk, node, [*map(walk.layouts.array, values)], axis)
     may_be_tokens = walk.is_value(sources[-1]) and view.axis_at(axis) == 0
     tokens = _insert_tokens(walk, node, sources, axis) if may_be_tokens else None
     if tokens is not None:
@@ -245,7 +247,7 @@ def _add_to_padded(walk: Walk, node: OperatorNode, sources: Sequence[Source], ax
         Unsupported: a constant has other axes than the values, or is another one for each image.
     """
     value_indices = [index for index, source in enumerate(sources) if walk.is_value(source)]
-    view = _join_arrays(walk, node, [walk.array(sources[index]) for index in value_indices], axis)
+    view = _join_arrays(walk, node, [walk.layouts.array(sources[index]) for index in value_indices], axis)
     before = _whole_constants(walk, sources[: value_indices[0]])
     behind = _whole_constants(walk, sources[value_indices[-1] + 1 :])
     if not before and not behind:
@@ -263,7 +265,7 @@ def _add_to_padded(walk: Walk, node: OperatorNode, sources: Sequence[Source], ax
     padded = walk.builder.widen(f"{node.name}:pad", view.value, pads)
     tensor = walk.flow.store_computed(f"{node.name}:stored", numbers)
     tensor = replace(tensor, shape=numbers.shape[first:])
-    return walk.views.as_rank_of(view, combine_stored(walk, node.name, "Add", padded, tensor))
+    return walk.views.as_rank_of(view, apply_stored_array(walk, node.name, "Add", padded, tensor))
 
 
 def _whole_constants(walk: Walk, sources: Sequence[Source]) -> list[Numbers]:
@@ -310,7 +312,7 @@ def _insert_tokens(walk: Walk, node: OperatorNode, sources: Sequence[Source], ax
             stored_before.append(source)
             continue
         name = node.name if has_one_array else f"{node.name}:{len(parts)}"
-        tokens = _prepend_tokens(walk, name, walk.array(source), stored_before)
+        tokens = _prepend_tokens(walk, name, walk.layouts.array(source), stored_before)
         if tokens is None:
             return None
         parts.append(tokens)
@@ -346,7 +348,7 @@ def stack(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) 
       new axis is where channels are.
     - Other values become arrays with an axis of length 1, along which they are concatenated.
     """
-    views = [walk.try_lay_out(source) for source in sources]
+    views = [walk.layouts.operand(source) for source in sources]
     stacked = _stack_as_channels(walk, node, views, axis)
     if stacked is not None:
         return stacked
@@ -358,7 +360,7 @@ def stack(walk: Walk, node: OperatorNode, sources: Sequence[Source], axis: int) 
     # in the axes of the file's tensors, with the batch first
     file_views = [walk.view(source).with_axes([axis]) for source in sources]
     order = file_views[0].batch_first
-    arrays = [walk.as_array(f"{node.name}:array", view.transposed(order)) for view in file_views]
+    arrays = [walk.layouts.as_array(f"{node.name}:array", view.transposed(order)) for view in file_views]
     joined = _join_arrays(walk, node, arrays, order.index(position_of(axis, len(order))))
     return joined.untransposed(order)
 
@@ -413,4 +415,4 @@ def windows(walk: Walk, node: OperatorNode, source: Source, axis: int, window: S
         end = first + (count - 1) * step + 1
         part_node = part_of(node, str(first))
         parts.append(cut_nonempty(walk, part_node, source, {position: slice(first, end, step)}))
-    return _join_views(walk, node, [part.with_axes([-1]) for part in parts], -1)
+    return join_views(walk, node, [part.with_axes([-1]) for part in parts], -1)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from porter.filegraph.dataflow import N
 from porter.filegraph.file_graph import FileGraph, Stored
+from porter.filegraph.finishing import finish
 from porter.filegraph.reading import read_nodes
 from porter.filegraph.tensor import Tensor
 from porter.filegraph.value_names import NodeOutput
@@ -23,11 +24,10 @@ def read_graph(
     names: Mapping[str, NodeOutput] | None = None,
 ) -> FileGraph:
     """Read the graph of a file's nodes, of which the values `ends` are the outputs. `names` are as in
-    porter.filegraph.walk.Walk.finish.
+    porter.filegraph.finishing.finish.
     """
     read_nodes(walk, readers.get)
-    outputs = walk.output_values(ends)
-    return walk.finish(outputs, outputs, names)
+    return finish(walk, ends, names)
 
 
 def symmetric_pads(pads: tuple[int, int]) -> Pads:

@@ -11,15 +11,15 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from porter.filegraph.axes import View
+from porter.filegraph.axes import Source, View
 from porter.filegraph.dataflow import OperatorNode
 from porter.filegraph.dims import Dim, Open, Undecided, fixed_sizes, product, sizes_text
 from porter.filegraph.file_graph import Unsupported, first_supported
-from porter.filegraph.joins import _join_views
+from porter.filegraph.joins import join_views
 from porter.filegraph.layer_values import Value
 from porter.filegraph.parts import MOST_PARTS, flip
 from porter.filegraph.places import Items, position_of
-from porter.filegraph.walk import Repeated, Source, Walk
+from porter.filegraph.walk import Repeated, Walk
 from porter.graph import Rearrange, Upsample
 from porter.graph.ops import AXES
 
@@ -33,10 +33,10 @@ def reshape(walk: Walk, node: OperatorNode, source: Source, sizes: Sequence[Dim]
     # the first one needs no op at all, the last one the most
     ways: list[Callable[[], View]] = [lambda: view.reshaped(sizes)]
     if walk.views.layout_op(view) is not None:
-        ways.append(lambda: walk.lay_out(source).reshaped(sizes))
+        ways.append(lambda: walk.layouts.laid_out(source).reshaped(sizes))
     ways += [
-        lambda: walk.array(source).reshaped(sizes),
-        lambda: _flatten_array(walk, node, walk.array(source)).reshaped(sizes),
+        lambda: walk.layouts.array(source).reshaped(sizes),
+        lambda: _flatten_array(walk, node, walk.layouts.array(source)).reshaped(sizes),
     ]
     return first_supported(*ways)
 
@@ -45,7 +45,7 @@ def _flatten_array(walk: Walk, node: OperatorNode, view: View) -> View:
     """Return the numbers of an array as features, which a reshape can split into axes that the array's cannot
     be split into, such as 4 x 6 into 3 x 8.
     """
-    return walk.as_array(f"{node.name}:flat", view.reshaped([view.known_sizes[0], -1]))
+    return walk.layouts.as_array(f"{node.name}:flat", view.reshaped([view.known_sizes[0], -1]))
 
 
 def flatten(walk: Walk, node: OperatorNode, source: Source, first: int, last: int = -1) -> View:
@@ -118,16 +118,16 @@ def repeat(walk: Walk, node: OperatorNode, source: Source, times: Sequence[Dim])
     counts = fixed_sizes(times)
     if math.prod(counts) > MOST_PARTS or min(counts) < 1:
         raise Unsupported(f"into more than {MOST_PARTS} copies")
-    view = walk.try_lay_out(source)
+    view = walk.layouts.operand(source)
     for index, count in enumerate(counts):
         if count > 1:
-            view = _join_views(walk, node, [view] * count, index)
+            view = join_views(walk, node, [view] * count, index)
     return view
 
 
 def interleave(walk: Walk, node: OperatorNode, source: Source, axis: int, times: int) -> View:
     """Repeat each cell of an axis so many times, one copy after the other."""
-    view = walk.try_lay_out(source)
+    view = walk.layouts.operand(source)
     sizes = view.known_sizes
     rank = len(view.known_sizes)
     if times < 1:
@@ -175,7 +175,7 @@ def rot90(walk: Walk, node: OperatorNode, source: Source, positions: tuple[int, 
     """Turn two axes by so many right angles: they are exchanged, and one of them, or both, are flipped. Three
     turns exchange the axes and flip the other one.
     """
-    view = walk.try_lay_out(source)
+    view = walk.layouts.operand(source)
     rank = len(view.known_axes)
     first, second = (position_of(position, rank) for position in positions)
     swapped_order = [*range(rank)]
@@ -190,7 +190,7 @@ def repeat_images(walk: Walk, node: OperatorNode, source: Source, times: int) ->
     becomes a map of one cell, which an Upsample makes so many rows, and the rows are counted among the
     images.
     """
-    array = walk.array(source)
+    array = walk.layouts.array(source)
     sizes = array.known_sizes
     shape = array.value.shape or ()
     if None in shape or not array.value.is_array or len(shape) != len(sizes) - 1:

@@ -8,20 +8,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from porter.filegraph.axes import View
+from porter.filegraph.axes import Source, View
 from porter.filegraph.dataflow import N, OperatorNode, Pattern, StoredTensor
 from porter.filegraph.dims import Dim, Open, product, quotient
 from porter.filegraph.file_graph import Stored, Unsupported, none_if_unsupported
 from porter.filegraph.layer_values import Value
 from porter.filegraph.value_names import NodeOutput
-from porter.filegraph.walk import NodeWalk, Source, Walk
+from porter.filegraph.walk import NodeWalk, Walk
 from porter.graph import Op, ops
+
+NormOp = ops.BatchNorm | ops.LayerNorm | ops.RmsNorm | ops.GroupNorm
 
 
 class NormLayer(NamedTuple):
     """A norm, with its stored tensors by role, which say whether it has a scale and an offset."""
 
-    op: ops.BatchNorm | ops.LayerNorm | ops.RmsNorm | ops.GroupNorm
+    op: NormOp
     tensors: Mapping[str, NodeOutput]
 
 
@@ -34,11 +36,11 @@ def batch_norm(walk: Walk, node: OperatorNode, source: Source, norm: NormLayer) 
     if split_images is not None:
         view, tensors = split_images
     else:
-        view = walk.with_channels_at(source, walk.views.channels_place)
+        view = walk.layouts.with_channels_at(source, walk.views.channels_place)
         tensors = norm.tensors
-        view = walk.try_as_cells(f"{node.name}:cells", view)
+        view = walk.layouts.cells_or_as_held(f"{node.name}:cells", view)
     if view.value.is_array and view.rank == 4:  # an array of windows, for instance: normed as a map
-        view = walk.views.own_view(walk.value(source))
+        view = walk.views.own_view(walk.layouts.value(source))
     names = _vector_names(walk, view, tensors)
     for role, neutral in (("gamma", 1), ("beta", 0)):
         name = names.get(role, "")
@@ -46,7 +48,7 @@ def batch_norm(walk: Walk, node: OperatorNode, source: Source, norm: NormLayer) 
         is_trained = name in walk.trained or is_named_as_role
         if name and not is_trained and np.all(walk.flow.stored_numbers(name) == neutral):
             del names[role]
-    normed = _apply_per_channel(walk, node, view, norm.op, names)
+    normed = apply_per_channel(walk, node, view, norm.op, names)
     return normed if split_images is None else normed.reshaped(walk.view(source).known_sizes)
 
 
@@ -107,7 +109,7 @@ def response_norm(
     captures = walk.flow.match(node, pattern)
     if captures is None:
         return None
-    value = walk.value(captures["x"])
+    value = walk.layouts.value(captures["x"])
     pool_node = node
     while pool_node.op != pool:  # from the quotient to its divisor, and on to the pool
         live_inputs = [name for name, _ in pool_node.inputs if name in walk.flow.live]
@@ -127,10 +129,10 @@ def norm_last_axes(
     first.
     """
     if len(positions) == 1:
-        view = walk.with_channels_at(source)
+        view = walk.layouts.with_channels_at(source)
         is_last_axis = walk.views.has_channels(view, -1) and view.positions(positions) == view.positions([-1])
         if is_last_axis:
-            return _apply_per_channel(walk, node, view, norm.op, _vector_names(walk, view, norm.tensors))
+            return apply_per_channel(walk, node, view, norm.op, _vector_names(walk, view, norm.tensors))
     return _norm_of_axes(walk, node, source, norm, positions)
 
 
@@ -157,7 +159,7 @@ def _norm_of_axes(
     }
     if len(tensors) < len(stored):
         raise Unsupported("by tensors of other axes")
-    joined = walk.as_array(f"{node.name}:joined", view.reshaped([*other_sizes, width]))
+    joined = walk.layouts.as_array(f"{node.name}:joined", view.reshaped([*other_sizes, width]))
     op = _with_scale_and_center(norm.op, tensors)
     value = walk.builder.add(node.name, op, joined.value, tensors=tensors)
     normed = walk.views.with_axes_of(joined, value).reshaped([*other_sizes, *normed_sizes])
@@ -168,34 +170,32 @@ def group_norm(walk: Walk, node: OperatorNode, source: Source, norm: NormLayer) 
     """Add a norm over all cells of each group of channels, by stored vectors with a number for each channel,
     and return its view.
     """
-    view = walk.with_channels_at(source, walk.views.channels_place)
+    view = walk.layouts.with_channels_at(source, walk.views.channels_place)
     names = _vector_names(walk, view, norm.tensors)
     if not walk.views.has_batch_first(view):
         raise Unsupported("over the batch")
-    return _apply_per_channel(walk, node, view, norm.op, names)
+    return apply_per_channel(walk, node, view, norm.op, names)
 
 
-def instance_norm(
-    walk: Walk, node: OperatorNode, source: Source, tensors: Mapping[str, NodeOutput], epsilon: float
-) -> View:
+def instance_norm(walk: Walk, node: OperatorNode, source: Source, norm: NormLayer) -> View:
     """Add a norm over all axes but the first two, which are the batch and the channels, or groups of
-    channels.
+    channels: as many groups as the second axis has.
 
     A scale that is 1 and an offset that is 0 are left out; groups have no others.
     """
-    view = walk.try_lay_out(source)
+    view = walk.layouts.operand(source)
     groups = walk.views.groups_at(view, 1) if walk.views.has_batch_first(view) else None
     if groups is None:
         raise Unsupported("over other axes than the cells of channels")
     neutral_roles = set[str]()  # a gamma of ones, a beta of zeros: the norm needs none
-    for role, tensor in tensors.items():
+    for role, tensor in norm.tensors.items():
         numbers = walk.constant(tensor)
         neutral_number = 1 if role == "gamma" else 0
         if numbers is not None and numbers.size == groups and np.all(numbers == neutral_number):
             neutral_roles.add(role)
-    needed_tensors = {role: tensor for role, tensor in tensors.items() if role not in neutral_roles}
+    needed_tensors = {role: tensor for role, tensor in norm.tensors.items() if role not in neutral_roles}
     names = _vector_names(walk, view, needed_tensors)
-    return _apply_per_channel(walk, node, view, ops.GroupNorm(groups, epsilon), names)
+    return apply_per_channel(walk, node, view, ops.GroupNorm(groups, norm.op.epsilon), names)
 
 
 def _vector_names(walk: Walk, view: View, tensors: Mapping[str, NodeOutput]) -> dict[str, str]:
@@ -220,7 +220,7 @@ def is_vector(tensor: StoredTensor, size: int | None) -> bool:
     return len(tensor.shape) == 1 and size in (None, *tensor.shape)
 
 
-def _apply_per_channel(walk: Walk, node: OperatorNode, view: View, op: Op, names: Mapping[str, str]) -> View:
+def apply_per_channel(walk: Walk, node: OperatorNode, view: View, op: Op, names: Mapping[str, str]) -> View:
     """Add an op of each channel with stored vectors, such as a batch norm, and return its view. `names` are
     those of the vectors, by role.
     """

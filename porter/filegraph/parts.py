@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
-from porter.filegraph.axes import OF_UNKNOWN_SHAPE, View
+from porter.filegraph.axes import OF_UNKNOWN_SHAPE, Source, View
 from porter.filegraph.dataflow import OperatorNode
 from porter.filegraph.dims import Dim, Open, Undecided, fixed_sizes, sizes_text
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.places import position_of
 from porter.filegraph.resampling import match_cells
-from porter.filegraph.walk import Source, Walk, Zeros
+from porter.filegraph.walk import Walk, Zeros
 from porter.graph import MOST_CONSTANTS, ExtendMap
 from porter.graph.ops import AXES, Mode
 
@@ -35,7 +35,7 @@ def cut(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[int, slic
         raise Undecided
     if open_ends:
         # the input's size decides how many cells are cut off: the map gets as many as another one has
-        view = match_cells(walk, node, walk.try_lay_out(source), open_ends)
+        view = match_cells(walk, node, walk.layouts.operand(source), open_ends)
         return cut(walk, node, view, known_parts) if known_parts else view
     part_sizes = _sizes_of_parts(known_parts, sizes)
     if 0 in part_sizes:
@@ -99,7 +99,7 @@ def _take_part(walk: Walk, node: OperatorNode, source: Source, parts: Mapping[in
     sizes = walk.view(source).sizes
     flipped = [position for position, part in parts.items() if sizes and _is_flip(part, sizes[position])]
     rest = {position: part for position, part in parts.items() if position not in flipped}
-    view = flip(walk, node, source, flipped) if flipped else walk.try_lay_out(source)
+    view = flip(walk, node, source, flipped) if flipped else walk.layouts.operand(source)
     return _cut_axes(walk, node.name, view, rest) if rest else view
 
 
@@ -124,7 +124,7 @@ def _cut_axes(walk: Walk, name: str, view: View, parts: Mapping[int, slice | int
     """
     if view.axes is None:
         raise Unsupported(OF_UNKNOWN_SHAPE)
-    aligned = walk.align_axes(f"{name}:array", view)
+    aligned = walk.layouts.align_axes(f"{name}:array", view)
     dropped_axes = view.positions(position for position, part in parts.items() if isinstance(part, int))
     slices = {
         # the slice of the last cell, -1, ends at None: 0 would be the start
@@ -232,7 +232,7 @@ def pad(
     Args:
         pairs: by axis, how many cells before and after.
     """
-    view = walk.try_lay_out(source)
+    view = walk.layouts.operand(source)
     known_pads = dict[int, tuple[int, int]]()
     open_pads = dict[int, tuple[Dim, Dim]]()
     for position, (before, after) in pairs.items():
@@ -244,10 +244,10 @@ def pad(
         raise Undecided
     if open_pads:
         view = match_cells(walk, node, view, open_pads)
-    return _pad_axes(walk, node, view, known_pads, fill)
+    return pad_axes(walk, node, view, known_pads, fill)
 
 
-def _pad_axes(
+def pad_axes(
     walk: Walk, node: OperatorNode, view: View, pairs: Mapping[int, tuple[int, int]], fill: float
 ) -> View:
     """Add cells of `fill` at the ends of axes, or cut cells off where a pair is below 0, and return the view.
@@ -255,7 +255,7 @@ def _pad_axes(
     Raises:
         Unsupported: channels cannot be padded by this number.
     """
-    aligned = walk.align_axes(f"{node.name}:array", view)
+    aligned = walk.layouts.align_axes(f"{node.name}:array", view)
     pads = aligned.by_axis({position: pair for position, pair in pairs.items() if any(pair)})
     pads_channels = 0 in pads and not aligned.value.is_array
     if not pads_channels or (not fill and min(pads[0]) >= 0):
@@ -280,7 +280,7 @@ def extend(
     Args:
         pairs: by axis, how many cells before and after.
     """
-    view = walk.try_lay_out(source)
+    view = walk.layouts.operand(source)
     names = walk.views.axis_names(view)
     if names is None:
         raise Unsupported(f"by {mode} of something else than a map")
@@ -296,7 +296,7 @@ def extend(
 
 def flip(walk: Walk, node: OperatorNode, source: Source, positions: Collection[int]) -> View:
     """Reverse the cells of these axes, one axis after the other, and return the view."""
-    view = walk.try_lay_out(source)
+    view = walk.layouts.operand(source)
     for position in positions:
         view = _flip_axis(walk, node, view, position)
     return view
@@ -313,9 +313,9 @@ def _flip_axis(walk: Walk, node: OperatorNode, view: View, position: int) -> Vie
         return _cut_axes(walk, node.name, view, {position: backwards})
     reversed_axis = position_of(position, rank)
     order = [*(axis for axis in range(rank) if axis != reversed_axis), reversed_axis]
-    array = walk.as_array(f"{node.name}:last", view.transposed(order))
+    array = walk.layouts.as_array(f"{node.name}:last", view.transposed(order))
     if array.value.is_array:
-        array = walk.as_cells(f"{node.name}:cells", array)
+        array = walk.layouts.as_cells(f"{node.name}:cells", array)
     value = walk.builder.cut(node.name, array.value, {0: backwards})
     if value is None:
         raise Unsupported("that depends on the size, or that turns an axis around")
@@ -326,7 +326,7 @@ def roll(walk: Walk, node: OperatorNode, source: Source, shifts: Mapping[int, in
     """Move the cells of axes on by shifts, those at the end to the start, and return the view: 1, 2, 3 by 1
     become 3, 1, 2. Raises Unsupported for the batch, and for axes of open size.
     """
-    view = walk.array(source)
+    view = walk.layouts.array(source)
     rank = len(view.known_axes)
     sizes = view.known_sizes
     value = view.value

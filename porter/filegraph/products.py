@@ -8,14 +8,14 @@ from functools import partial
 
 import numpy as np
 
-from porter.filegraph.arithmetic import combine_stored
-from porter.filegraph.axes import View
+from porter.filegraph.arithmetic import apply_stored_array
+from porter.filegraph.axes import Source, View
 from porter.filegraph.dataflow import N, OperatorNode
 from porter.filegraph.file_graph import Stored, Unsupported, none_if_unsupported
 from porter.filegraph.layer_values import Value
 from porter.filegraph.norms import is_vector
 from porter.filegraph.value_names import NodeOutput
-from porter.filegraph.walk import NodeWalk, Source, Walk
+from porter.filegraph.walk import NodeWalk, Walk
 from porter.graph import (
     MatMul,
 )
@@ -76,11 +76,11 @@ def _with_features_last(walk: Walk, node: OperatorNode, source: Source, axis: in
     Raises:
         Unsupported: its channels are another axis.
     """
-    view = walk.with_channels_at(source, axis)
+    view = walk.layouts.with_channels_at(source, axis)
     if axis != -1:
         view = view.transposed((1, 0))
     if view.axes is not None and not walk.views.has_channels(view, -1):
-        view = walk.as_array(f"{node.name}:rows", view)
+        view = walk.layouts.as_array(f"{node.name}:rows", view)
     if view.axes is not None and not walk.views.has_channels(view, -1):
         raise Unsupported("over other axes than the channels")
     return view
@@ -102,7 +102,7 @@ def _add_bias(walk: Walk, node: OperatorNode, value: Value, bias: NodeOutput, fa
         raise Unsupported("with a bias for each image")
     if has_rows or (value.is_array and numbers.size > 1):
         stored = walk.flow.store_computed(f"{node.name}:bias", numbers * factor)
-        return combine_stored(walk, node.name, "Add", value, stored)
+        return apply_stored_array(walk, node.name, "Add", value, stored)
     return walk.builder.affine(f"{node.name}:bias", value, (1.0,), (numbers.ravel() * factor).tolist())
 
 
@@ -153,19 +153,19 @@ def matmul(
         is_swapped_array = is_second and not swaps and _before_transpose(walk, view) is not None
         if not swaps and not is_swapped_array:
             # make the array now, so that it has the name of the value, not of this product
-            none_if_unsupported(partial(walk.array, source))
+            none_if_unsupported(partial(walk.layouts.array, source))
         views.append(_swap_last_axes(view) if swaps else view)
-    return _multiply_matrices(walk, node, views)
+    return multiply_matrices(walk, node, views)
 
 
-def _multiply_matrices(walk: Walk, node: OperatorNode, views: Sequence[View]) -> View:
+def multiply_matrices(walk: Walk, node: OperatorNode, views: Sequence[View]) -> View:
     """Multiply two views as matrices, over their last two axes, and return the product's view."""
     first_view, second_view = views
     rank = second_view.rank
     second_before_transpose = _before_transpose(walk, second_view)
     transposes_second = second_before_transpose is not None
-    first = walk.as_array(f"{node.name}:first", first_view)
-    second = second_before_transpose or walk.as_array(f"{node.name}:second", second_view)
+    first = walk.layouts.as_array(f"{node.name}:first", first_view)
+    second = second_before_transpose or walk.layouts.as_array(f"{node.name}:second", second_view)
     if first.rank != rank or rank < 3:
         raise Unsupported("of values of different axes")
     value = walk.builder.add(node.name, MatMul(transposes_second), first.value, second.value)
@@ -177,7 +177,7 @@ def _before_transpose(walk: Walk, view: View) -> View | None:
     MatMul can do that itself, so that porter does not swap them back and forth. None if the view is no
     swapped array.
     """
-    return walk.array_of_own_axes(_swap_last_axes(view)) if view.rank > 2 else None
+    return walk.views.array_of_own_axes(_swap_last_axes(view)) if view.rank > 2 else None
 
 
 def _swap_last_axes(view: View) -> View:

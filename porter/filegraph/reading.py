@@ -115,7 +115,7 @@ def read_nodes(
         outputs = walk.foreign(node, "") if reader is None else _read_node(walk, node, reader)
         walk.record_outputs(node, outputs if isinstance(outputs, Sequence) else [outputs])
         if moves_are_nodes:
-            walk.try_lay_out((node.name, 0))
+            walk.layouts.operand((node.name, 0))
     for layer, source in walk.flow.passed:
         if source in walk.view_of:
             leave_out(walk, layer, source)
@@ -192,7 +192,7 @@ def _fuse(walk: Walk, node: OperatorNode, op: Op, captures: Captures) -> View | 
         captures: what the pattern captured: `x`, the tensors by role, and `#axes`.
     """
     tensors: dict[str, StoredTensor] = {role: captures[role] for role in ROLES if role in captures}
-    view = walk.try_lay_out(captures["x"])
+    view = walk.layouts.operand(captures["x"])
     groups = None
     if isinstance(op, LayerNorm) and not view.value.is_array:
         groups = walk.views.normed_groups(view, captures["#axes"])
@@ -202,7 +202,7 @@ def _fuse(walk: Walk, node: OperatorNode, op: Op, captures: Captures) -> View | 
         axes = captures.get("#axes", (-1,))
         if len(axes) != 1:
             return None
-        view = walk.with_channels_at(captures["x"], *axes)
+        view = walk.layouts.with_channels_at(captures["x"], *axes)
         if not walk.views.has_channels(view, *axes):
             return None
     if not all(walk.views.along_channels(view, tensor.shape) for tensor in tensors.values()):

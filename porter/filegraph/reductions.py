@@ -8,12 +8,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from porter.filegraph.axes import View
+from porter.filegraph.axes import Source, View
 from porter.filegraph.dataflow import N, OperatorNode
 from porter.filegraph.dims import Open, product
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.parts import MOST_PARTS
-from porter.filegraph.walk import NodeWalk, Source, Walk
+from porter.filegraph.walk import NodeWalk, Walk
 from porter.graph import (
     Add,
     LogSoftmax,
@@ -45,7 +45,7 @@ def reduce(
         return _sum_along(walk, node, source, positions, keep)
     if function == "min":
         return _min_along(walk, node, source, positions, keep)
-    view = walk.try_lay_out(source)
+    view = walk.layouts.operand(source)
     names = walk.views.axis_names(view) if view.value.is_map else None
     if names is None:
         reduced = _reduce_array(walk, node, source, function, positions)
@@ -70,7 +70,7 @@ def _reduce_array(
     view = walk.view(source)
     order = view.batch_first
     axes = sorted(order.index(position) for position in view.positions(positions))
-    return _reduce_along(walk, node, walk.array(source, order), function, axes).untransposed(order)
+    return _reduce_along(walk, node, walk.layouts.array(source, order), function, axes).untransposed(order)
 
 
 def _reduce_along(
@@ -85,7 +85,7 @@ def _reduce_along(
     batch_axes = len(batch_sizes)  # 1, or 0 without a batch
     is_whole_image = len(positions) == view.rank - batch_axes
     if is_whole_image and (len(positions) > batch_axes or not view.value.is_array):
-        joined = walk.as_array(f"{node.name}:whole", view.reshaped([*batch_sizes, 1, -1]))
+        joined = walk.layouts.as_array(f"{node.name}:whole", view.reshaped([*batch_sizes, 1, -1]))
         reduced = _reduce_along(walk, node, joined, function, [batch_axes + 1])
         features = reduced.without_axes([-1])  # N×1
         return features.with_axes(positions[1:])
@@ -100,7 +100,9 @@ def _sum_along(
     """Sum along axes of known sizes, and return the view. An axis that counts parts of the channels, such as
     that of a stack, gives a sum of these parts; other axes give the mean times their number of cells.
     """
-    parts = _channel_parts(walk, node, walk.try_lay_out(source), *positions) if len(positions) == 1 else ()
+    parts = (
+        _channel_parts(walk, node, walk.layouts.operand(source), *positions) if len(positions) == 1 else ()
+    )
     if parts:
         sum_of_parts = walk.builder.add(node.name, Add(), *(part.value for part in parts))
         sums = walk.views.with_axes_of(parts[0], sum_of_parts)
@@ -121,7 +123,7 @@ def _min_along(
     """Add the smallest number along axes, as the negative of the largest of the negatives, and return the
     view.
     """
-    view = walk.try_lay_out(source)
+    view = walk.layouts.operand(source)
     opposite = walk.views.with_axes_of(view, walk.builder.negative(f"{node.name}:each", view.value))
     largest = reduce(walk, node, opposite, "max", positions, keep)
     return walk.views.with_axes_of(largest, walk.builder.negative(f"{node.name}:least", largest.value))
@@ -159,7 +161,7 @@ def softmax(
     if not positions:
         raise Unsupported("over no axes")
     if len(positions) == 1:
-        view = walk.try_lay_out(source)
+        view = walk.layouts.operand(source)
         parts = _channel_parts(walk, node, view, *positions)
         if len(parts) == 2 and isinstance(op, Softmax):
             # a softmax of a and b is sigmoid(a - b) and sigmoid(b - a)
@@ -185,7 +187,7 @@ def _softmax_along(walk: Walk, node: OperatorNode, view: View, positions: Sequen
     other_sizes = [view.known_sizes[position] for position in other_positions]
     sizes = [view.known_sizes[position] for position in positions]
     joined = axes_last.reshaped([*other_sizes, product(sizes)]) if len(positions) > 1 else axes_last
-    array = walk.as_array(f"{node.name}:last", joined)
+    array = walk.layouts.as_array(f"{node.name}:last", joined)
     result = walk.views.as_rank_of(array, walk.builder.add(node.name, op, array.value))
     split = result.reshaped([*other_sizes, *sizes]) if len(positions) > 1 else result
     return split.untransposed(order)

@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from porter.filegraph.axes import View
+from porter.filegraph.axes import Source, View
 from porter.filegraph.builder import CELLS
 from porter.filegraph.dataflow import OperatorNode
 from porter.filegraph.dims import Dim, Open, Undecided, ratio, sizes_text
 from porter.filegraph.file_graph import Unsupported, none_if_unsupported
 from porter.filegraph.layer_values import Value
 from porter.filegraph.views import Names
-from porter.filegraph.walk import Source, Walk
+from porter.filegraph.walk import Walk
 from porter.graph import AdaptiveAvgPool, AdaptiveMaxPool, CropLike, Op, PadLike, Resize, ResizeLike, Upsample
 from porter.graph.adaptive import common_size_and_step, windows
 from porter.graph.ops import AXES, Axis, Function, Side
@@ -114,9 +114,9 @@ def _map_of(walk: Walk, source: Source) -> tuple[View, Names]:
     Raises:
         Unsupported: it is no map.
     """
-    view = walk.try_lay_out(source)
+    view = walk.layouts.operand(source)
     if view.value.is_array and view.rank == 4:
-        view = walk.views.own_view(walk.value(source))
+        view = walk.views.own_view(walk.layouts.value(source))
     names = walk.views.axis_names(view)
     if names is None or not view.value.is_map:
         raise Unsupported("of something else than a map")
@@ -216,7 +216,7 @@ def _map_of_size(walk: Walk, wanted: Mapping[Axis, Dim]) -> Value:
     for source, view in reversed(walk.view_of.items()):
         sizes = view.sizes or ()
         if len(sizes) == len(layout) and all(sizes[position] == size for position, size in size_at.items()):
-            value = none_if_unsupported(partial(walk.value, source))
+            value = none_if_unsupported(partial(walk.layouts.value, source))
             if value is not None and value.is_map:
                 return value
     raise Unsupported("to a size that depends on the input's")

@@ -95,9 +95,9 @@ def attention(query: Tensor, key: Tensor, value: Tensor, scores: AttentionScores
     def make(node: OperatorNode) -> View:
         """Add the attention of the three values as arrays."""
         arrays = [
-            walk.as_array(f"{node.name}:{word}", operand.view)
+            walk.layouts.as_array(f"{node.name}:{word}", operand.view)
             if isinstance(operand.source, View)
-            else walk.array(operand.source)
+            else walk.layouts.array(operand.source)
             for word, operand in (("query", query), ("key", key), ("value", value))
         ]
         return attention_layer.attention(walk, node, arrays, scores)

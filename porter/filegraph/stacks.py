@@ -58,7 +58,7 @@ def stack_maps(walk: Walk, node: OperatorNode, view: View, window: Window, pads:
     extent = window.extent(0)
     rows_to_step = -padded_rows % step  # further zeros, so that the next map begins at a step of the window
     if top or bottom or rows_to_step:
-        array = walk.as_array(f"{node.name}:maps", maps)
+        array = walk.layouts.as_array(f"{node.name}:maps", maps)
         op = PadAxis(1, top, bottom + rows_to_step)
         maps = walk.views.as_rank_of(array, walk.builder.add(f"{node.name}:between", op, array.value))
     if extent > padded_rows:

@@ -8,8 +8,8 @@ operator's name; those within it have that and a word.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any, Concatenate, Literal, ParamSpec
 
@@ -30,7 +30,7 @@ from porter.filegraph import (
     resampling,
 )
 from porter.filegraph.along import Axes, TensorLayer, apply_along
-from porter.filegraph.axes import View
+from porter.filegraph.axes import Source, View
 from porter.filegraph.builder import CELLS, Builder
 from porter.filegraph.dataflow import OperatorNode
 from porter.filegraph.dims import (
@@ -44,10 +44,10 @@ from porter.filegraph.dims import (
 )
 from porter.filegraph.file_graph import Stored, Unsupported, first_supported
 from porter.filegraph.layer_values import Value
-from porter.filegraph.norms import NormLayer
+from porter.filegraph.norms import NormLayer, NormOp
 from porter.filegraph.places import position_of
 from porter.filegraph.value_names import NodeOutput
-from porter.filegraph.walk import COMPUTED, Read, Source, Walk, apply_elementwise, part_of
+from porter.filegraph.walk import COMPUTED, Read, Walk, apply_elementwise, expect_known, part_of
 from porter.graph import Op, ops
 
 Arithmetic = Literal["Add", "Sub", "Mul", "Div", "FloorDiv", "FloorMod", "Max", "Min", "Mod", "Pow"]
@@ -126,24 +126,28 @@ class Tensor:
         word: what it is called among the parts of that node.
         make: adds what gives it, as the node that it is called with.
         known_source: the value, if no operation has to make it.
+        _made: what `make` has made, a value or numbers, once something has asked for it; empty before.
     """
 
     scope: Scope
     word: str
     make: Callable[[OperatorNode], Read]
     known_source: Source | None = None
+    _made: list[Source | Numbers] = field(default_factory=list, init=False)
 
     @property
     def walk(self) -> Walk:
         return self.scope.walk
 
-    @cached_property
+    @property
     def _value_or_numbers(self) -> Source | Numbers:
         """Make the value once, and return it: a value or a constant of the file, or computed numbers."""
         if self.known_source is not None:
             return self.known_source
-        read = self.make(part_of(self.scope.node, self.word))
-        return read if isinstance(read, np.ndarray) else self.walk.as_view(read)
+        if not self._made:
+            read = self.make(part_of(self.scope.node, self.word))
+            self._made.append(read if isinstance(read, np.ndarray) else self.walk.as_view(read))
+        return self._made[0]
 
     @property
     def source(self) -> Source:
@@ -165,8 +169,7 @@ class Tensor:
         """Return what the operator gives: a view, or the numbers of a constant. What no operation has asked
         for yet is made now, under the operator's own name.
         """
-        is_made = self.known_source is not None or "_value_or_numbers" in self.__dict__  # it is cached there
-        if not is_made:
+        if self.known_source is None and not self._made:
             return self.make(self.scope.node)
         array = self.array
         return self.walk.view(self.source) if array is None else array
@@ -227,7 +230,7 @@ class Tensor:
         """The value as a map or features, by an op if the file's tensor holds it in another way."""
         if isinstance(self.source, View):
             return self.walk.views.in_file_layout(f"{self.scope.node.name}:{self.word}", self.source)
-        return self.walk.value(self.source)
+        return self.walk.layouts.value(self.source)
 
     @property
     def sizes(self) -> tuple[Dim, ...]:
@@ -252,7 +255,7 @@ class Tensor:
 
     def number(self) -> float:
         """Return the single number of a constant. Raises Unsupported if it is none that the file states."""
-        return self.walk.number(self.reference)
+        return expect_known(self.walk.flow.number(self.reference))
 
     def item(self) -> Any:
         """Return the number that `number` gives, in its own type: a whole number, a real one, or a size."""
@@ -263,15 +266,15 @@ class Tensor:
 
     def integers(self) -> list[int]:
         """Return the whole numbers of a constant. Raises Unsupported if the file states none."""
-        return self.walk.integers(self.reference)
+        return expect_known(self.walk.flow.integers(self.reference))
 
     def dims(self) -> list[Dim]:
         """Return what `integers` gives, but as sizes, which may be open."""
-        return self.walk.dims(self.reference)
+        return expect_known(self.walk.flow.dims(self.reference))
 
     def numbers(self) -> Numbers:
         """Return the numbers of a constant. Raises Unsupported if the model computes them as it runs."""
-        return self.walk.numbers(self.reference)
+        return expect_known(self.walk.flow.value(self.reference))
 
     # Each number.
 
@@ -345,11 +348,10 @@ class Tensor:
     clip = _operation(arithmetic.clip, constants.clip)
     full_like = _operation(arithmetic.full_like, constants.full_like, word="filled")
 
-    _prelu = _operation(arithmetic.prelu, word="prelu")
-
     def prelu(self, slopes: Tensor) -> Tensor:
         """Multiply the numbers below 0 by one slope, or by one for each channel."""
-        return self._prelu(slopes.reference)
+        alpha = slopes.reference
+        return self.derive("prelu", lambda node: arithmetic.prelu(self.walk, node, self.source, alpha))
 
     # Along axes. They stay with one cell if `keep`.
 
@@ -440,10 +442,6 @@ class Tensor:
     fully_connected = _layer(Builder.dense)
     pad_map = _layer(Builder.pad)
     pool = _layer(Builder.pool)
-    _batch_norm = _operation(norms.batch_norm, word="norm")
-    _group_norm = _operation(norms.group_norm, word="norm")
-    _instance_norm = _operation(norms.instance_norm, word="norm")
-    _norm_of_cells = _operation(norms.norm_last_axes, word="norm")
 
     def apply_op(self, op: Op, **tensors: Stored) -> Tensor:
         """Apply an op to the value as a map or features; `tensors` are the op's, by role."""
@@ -455,7 +453,7 @@ class Tensor:
         """Return how many groups of channels a norm of a map over these axes has, if it is a group norm;
         otherwise None.
         """
-        view = self.walk.try_lay_out(self.source)
+        view = self.walk.layouts.operand(self.source)
         return self.walk.views.normed_groups(view, axes) if view.value.is_map else None
 
     def linear(self, units: int, tensors: Mapping[str, Stored]) -> Tensor:
@@ -463,7 +461,7 @@ class Tensor:
 
         def make(node: OperatorNode) -> View:
             """Add the dense layer over the view's channels."""
-            view = self.walk.with_channels_at(self.source)
+            view = self.walk.layouts.with_channels_at(self.source)
             return self.walk.views.with_axes_of(
                 view, self.walk.builder.dense(node.name, view.value, units, tensors)
             )
@@ -495,30 +493,34 @@ class Tensor:
 
     def batch_norm(self, epsilon: float, momentum: float = 0.0, **tensors: Tensor | None) -> Tensor:
         """Normalise by stored vectors. `momentum` is as in torch, and 0 where the file does not state it."""
-        return self._batch_norm(NormLayer(ops.BatchNorm(epsilon, momentum), _stored_tensors(tensors)))
+        return self._norm(norms.batch_norm, ops.BatchNorm(epsilon, momentum), tensors)
 
     def layer_norm(self, axes: Axes, epsilon: float, **tensors: Tensor | None) -> Tensor:
         """Normalise over the last axes, by stored tensors with these axes."""
-        return self._norm_of_cells(NormLayer(ops.LayerNorm(epsilon), _stored_tensors(tensors)), axes)
+        return self._norm(norms.norm_last_axes, ops.LayerNorm(epsilon), tensors, axes)
 
     def rms_norm(self, axes: Axes, epsilon: float, gamma: Tensor | None = None) -> Tensor:
         """Divide by the root mean square over the last axes, and multiply by `gamma` if it is given."""
-        return self._norm_of_cells(NormLayer(ops.RmsNorm(epsilon), _stored_tensors({"gamma": gamma})), axes)
+        return self._norm(norms.norm_last_axes, ops.RmsNorm(epsilon), {"gamma": gamma}, axes)
 
     def group_norm(self, groups: int, epsilon: float, **tensors: Tensor | None) -> Tensor:
         """Normalise over all cells of each group of channels, by stored vectors."""
-        return self._group_norm(NormLayer(ops.GroupNorm(groups, epsilon), _stored_tensors(tensors)))
+        return self._norm(norms.group_norm, ops.GroupNorm(groups, epsilon), tensors)
 
     def instance_norm(self, epsilon: float, **tensors: Tensor | None) -> Tensor:
         """Normalise over all axes but the first two, which are the batch and the channels, or groups of
         channels.
         """
-        return self._instance_norm(_stored_tensors(tensors), epsilon)
+        groups = 1  # not read: the second axis says how many there are
+        return self._norm(norms.instance_norm, ops.GroupNorm(groups, epsilon), tensors)
 
-
-def _stored_tensors(tensors: Mapping[str, Tensor | None]) -> dict[str, NodeOutput]:
-    """Return the file's names of tensors by role, without those that are None."""
-    return {role: tensor.reference for role, tensor in tensors.items() if tensor is not None}
+    def _norm(
+        self, add: Callable[..., View], op: NormOp, tensors: Mapping[str, Tensor | None], *axes: Axes
+    ) -> Tensor:
+        """Add a norm by a function of porter.filegraph.norms. Tensors that are None are left out."""
+        stored = {role: tensor.reference for role, tensor in tensors.items() if tensor is not None}
+        norm = NormLayer(op, stored)
+        return self.derive("norm", lambda node: add(self.walk, node, self.source, norm, *axes))
 
 
 Operand = Tensor | float

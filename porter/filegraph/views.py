@@ -112,6 +112,19 @@ class Views:
         axes_behind = [(piece,) for piece in axes[end:]]
         return View(value, join_pieces([*axes_before, axis_of_batch, *axes_behind]))
 
+    def array_of_own_axes(self, view: View) -> View | None:
+        """Return the view if it holds an array, or features, with that value's own axes, so that no op is
+        needed to make an array of it; otherwise None.
+        """
+        shape, axes = view.value.shape, view.axes
+        if axes is None or shape is None or view.value.is_map:
+            return None
+        # the first axis of the tensor may hold one axis of the value beside the batch
+        axes_in_batch = len(shape) - len(axes) + 1
+        has_as_many_axes = axes_in_batch == self.has_more_than_batch(axes[0])
+        is_unmoved = has_as_many_axes and self.as_rank(view.value, len(axes)) == view
+        return view if is_unmoved else None
+
     def has_more_than_batch(self, axis: tuple[Piece, ...]) -> bool:
         """Return whether a tensor's first axis holds something beside the batch; without a batch it does,
         since the axis is one of the value's own.

@@ -11,7 +11,6 @@ from typing import Any
 import porter_toy_format
 import pytest
 from porter_toy_format import read, rows
-from tests.support.filegraph.values import values_as_run
 
 import porter
 from porter.base.errors import CheckFailed, FileError, MappingError, UsageError
@@ -21,6 +20,7 @@ from porter.filegraph.walk import Reader
 from porter.formats.reading import read_checkpoint
 from porter.graph import Flatten, Relu
 from porter.padding import Convention, Window
+from tests.support.filegraph.values import values_as_run
 from tests.support.standin import smooth_images
 from tests.support.toy_files import SIZE, write_toy
 

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from tests.support.filegraph.values import distance
 
 import porter
 from tests.support.checkout import ROOT
+from tests.support.filegraph.values import distance
 
 PYTHON = Path(os.environ.get("PORTER_MXNET_PYTHON", ROOT / "build/mxnet/bin/python"))
 

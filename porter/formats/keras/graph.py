@@ -18,6 +18,7 @@ from porter.filegraph.axes import OF_UNKNOWN_SHAPE
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow
 from porter.filegraph.file_graph import FileGraph, Unsupported, read_for_sizes
+from porter.filegraph.finishing import finish
 from porter.filegraph.names import expect_values
 from porter.filegraph.readers import as_outputs
 from porter.filegraph.reading import GraphInput, begin, read_nodes
@@ -226,7 +227,7 @@ class _Model:
         # A layer that is nothing but a stored array does not depend on the image.
         live -= self._add_layers(walk, layers, stored)
         read_nodes(walk, lambda op: self._read, moves_are_nodes=True)
-        graph = walk.finish(walk.output_values(ends), ends)
+        graph = finish(walk, ends)
         used_names = {tensor.name for node in graph.nodes for tensor in node.tensors.values()}
         evaluated = {name: array for name, array in flow.evaluated.items() if name in used_names}
         return replace(graph, evaluated=evaluated)

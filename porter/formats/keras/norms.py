@@ -161,6 +161,6 @@ def _affine(
 ) -> Tensor:
     """Return x * scale + offset, by numbers along the last axes."""
     # One number per channel of a map or of features is one op; other numbers are arrays to multiply and add.
-    if x.walk.views.axis_names(x.walk.try_lay_out(x.source)) and scale.ndim == offset.ndim == 1:
+    if x.walk.views.axis_names(x.walk.layouts.operand(x.source)) and scale.ndim == offset.ndim == 1:
         return x.affine(scale, offset, tensors)
     return x * x.scope.constant(scale) + x.scope.constant(offset)

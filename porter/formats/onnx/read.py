@@ -12,6 +12,7 @@ from porter.base.errors import FileError, escaped
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, names_depending_on
 from porter.filegraph.file_graph import FileGraph, Foreign
+from porter.filegraph.finishing import finish
 from porter.filegraph.names import expect_values, node_titles, with_scope_names
 from porter.filegraph.reading import begin, read_nodes
 from porter.filegraph.value_names import NodeOutput
@@ -271,7 +272,7 @@ def _read_graph(
     ends = {end: name for name, end in outputs.items()}
     names = tuple(name for end, name in ends.items() if flow.is_live(end))
     graph = replace(
-        walk.finish(walk.output_values(ends), ends, outputs),
+        finish(walk, ends, outputs),
         output_names=names,
         halves=_half_types(model, live, inputs),
     )

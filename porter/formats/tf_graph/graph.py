@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from porter.base.dtypes import Array, Dtype, NamedArrays
 from porter.filegraph.builder import Builder
 from porter.filegraph.dataflow import Dataflow, names_depending_on
 from porter.filegraph.file_graph import FileGraph, fill_free_size, read_for_sizes
+from porter.filegraph.finishing import finish
 from porter.filegraph.layer_values import Value
 from porter.filegraph.names import with_scope_names
 from porter.filegraph.reading import GraphInput, begin, read_nodes
@@ -199,8 +201,7 @@ def _read_nodes(
     walk = begin(flow, first, graph.variables, tap=value_name, further=further)
     read_nodes(walk, READERS.get)
     names = {value_name(end): shortened.replacements.get(end, end) for end in graph.ends}
-    ends = walk.output_values(names.values())
-    file_graph = walk.finish(ends, _graph_outputs(walk.builder, ends), names)
+    file_graph = finish(walk, names.values(), names, partial(_graph_outputs, walk.builder))
     halves = _half_types(node for node in shortened.nodes.values() if node.name in live)
     return walk, with_scope_names(replace(file_graph, halves=halves))
 

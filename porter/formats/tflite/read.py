@@ -20,6 +20,7 @@ from porter.filegraph.constants import arange, full
 from porter.filegraph.dataflow import Arrays, Dataflow, names_depending_on
 from porter.filegraph.dims import Open, as_real, as_whole, sizes_array
 from porter.filegraph.file_graph import FileGraph, Unsupported, fill_free_size, read_for_sizes
+from porter.filegraph.finishing import finish
 from porter.filegraph.names import expect_values
 from porter.filegraph.places import position_of
 from porter.filegraph.products import Product
@@ -135,8 +136,7 @@ def _read_graph(model: TfliteModel, budget: int, outputs: Sequence[str], size: S
     walk = begin(flow, image, model.stored, tap=(taps | inner).get, further=further)
     read_nodes(walk, READERS.get)
     names = tuple(taps[end] for end in ends if end in taps)
-    values = walk.output_values(ends)
-    return replace(walk.finish(values, values), output_names=names)
+    return replace(finish(walk, ends), output_names=names)
 
 
 def _names_of_values(model: TfliteModel) -> dict[NodeOutput, str]:
@@ -204,7 +204,7 @@ def _read_binary(node: Operator, *values: Tensor) -> Tensor:
         for index, (source, _) in enumerate(node.inputs[:2]):
             filled = scope.walk.flow.nodes[source]
             if filled.op == "FILL" and scope.walk.flow.number(filled.inputs[1]) == 1:
-                return values[1 - index].expand(scope.walk.dims(filled.source))
+                return values[1 - index].expand(scope.tensor(filled.source).dims())
     unit = functions.match_l2_normalize(scope) if node.op == "MUL" else None
     return unit or merge_all(kind_of(node), values)
 

@@ -185,7 +185,7 @@ def _prelu(scope: Scope, x: Tensor, weight: Tensor) -> Tensor | View:
     tensor = scope.walk.flow.tensor(weight.reference)
     if tensor is None or len(tensor.shape) > 1:
         raise Unsupported("with computed slopes")
-    view = walk.with_channels_at(x.source, 1)
+    view = walk.layouts.with_channels_at(x.source, 1)
     if tensor.shape != (view.value.channels,) or not walk.views.has_channels(view, 1):
         return x.prelu(weight)
     stored = {"alpha": Stored(tensor.name)}

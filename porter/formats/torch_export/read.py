@@ -16,6 +16,7 @@ from porter.base.errors import FileError, some
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Unsupported
+from porter.filegraph.finishing import finish
 from porter.filegraph.names import expect_values, node_titles, with_scope_names
 from porter.filegraph.reading import GraphInput, begin, read_nodes
 from porter.filegraph.to_graph import to_graph
@@ -232,8 +233,8 @@ def _read_graph(
     walk = begin(flow, _graph_input(first, program.sizes(first), only), arrays, taps.get, further)
     read = partial(_read_node, foreign)
     read_nodes(walk, lambda op: read if op in READERS else None)
-    values = walk.output_values([program.sources[name] for name in program.outputs])
-    graph = walk.finish(values, values, {tap_of(name): program.sources[name] for name in program.outputs})
+    outputs = {tap_of(name): program.sources[name] for name in program.outputs}
+    graph = finish(walk, outputs.values(), outputs)
     if len(graph.further_inputs) < len(further):
         raise FileError(
             "the program takes only the size of one of its inputs",

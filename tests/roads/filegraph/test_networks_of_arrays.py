@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.filegraph.values import translated
 
 from porter.base.errors import MappingError
 from porter.formats.reading import read_checkpoint
 from porter.graph import ops
+from tests.support.filegraph.values import translated
 from tests.support.oracle import evaluate
 from tests.support.torch_onnx import export_to_onnx
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.filegraph.values import channels_first, distance, values_as_run
 
 from porter.filegraph.file_graph import Foreign
 from porter.formats.reading import read_checkpoint
@@ -26,6 +25,7 @@ from tests.support.filegraph.keras_cases import (
     images,
     keras_model,
 )
+from tests.support.filegraph.values import channels_first, distance, values_as_run
 from tests.support.oracle import OfAxes
 
 pytest.importorskip("tensorflow")

@@ -15,6 +15,8 @@ import pytest
 
 import porter
 from porter.base.errors import CheckFailed, Contradiction
+from porter.filegraph import finishing
+from porter.filegraph.builder import Builder
 from porter.filegraph.layer_values import Value
 from porter.filegraph.value_names import NodeOutput
 from porter.filegraph.walk import NodeWalk
@@ -224,12 +226,12 @@ def convert(file: Path, folder: Path) -> porter.Ported:
 
 
 def plant(change: Change, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = NodeWalk.output_values
+    right = finishing.output_values
 
     def wrong(walk: NodeWalk[Any], sources: Iterable[NodeOutput]) -> dict[NodeOutput, Value]:
-        return change(walk, right(walk, sources))
+        return change(walk, dict(right(walk, sources)))
 
-    monkeypatch.setattr(NodeWalk, "output_values", wrong)
+    monkeypatch.setattr(finishing, "output_values", wrong)
 
 
 def test_what_a_file_gives_is_proved(file: Path, tmp_path: Path) -> None:
@@ -262,16 +264,16 @@ def test_a_reader_that_gives_other_axes_is_refused(tmp_path: Path, monkeypatch: 
 
 def test_outputs_come_in_the_file_s_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     onnx = pytest.importorskip("onnx")
-    file, right = onnx_file(tmp_path / "model"), NodeWalk.finish
+    file, right = onnx_file(tmp_path / "model"), Builder.finish
     model = onnx.load(file)
     model.graph.output.append(onnx.helper.make_tensor_value_info("flat", onnx.TensorProto.FLOAT, None))
     onnx.save(model, file)
     assert convert(file, tmp_path / "port").port.graph.outputs == ("end", "flat")
 
-    def turned(walk: NodeWalk[Any], ends: Any, outputs: Iterable[NodeOutput], names: Any = None) -> Any:
-        return right(walk, ends, [*outputs][::-1], names)
+    def turned(builder: Builder, outputs: Iterable[Value]) -> Any:
+        return right(builder, [*outputs][::-1])
 
-    monkeypatch.setattr(NodeWalk, "finish", turned)
+    monkeypatch.setattr(Builder, "finish", turned)
     with pytest.raises(
         Contradiction,
         match="expected the outputs in the file's order, end, flat, got flat, end from the port",

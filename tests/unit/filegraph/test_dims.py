@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.filegraph.values import values_of
 
 import porter
 from porter.filegraph.dims import (
@@ -32,6 +31,7 @@ from porter.filegraph.dims import (
 )
 from porter.filegraph.file_graph import Foreign
 from porter.formats.reading import read_checkpoint
+from tests.support.filegraph.values import values_of
 
 ROWS, COLUMNS = unknown("rows"), unknown("columns")
 SIZES = (999_983, 1_000_003, 1_000_005, 1 << 20)

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tests.support.filegraph.values import values_of
 
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
 from porter.frameworks.tf.frozen.run import channels_first
 from tests.support.arrays import Array
+from tests.support.filegraph.values import values_of
 from tests.support.oracle import OfAxes
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from tests.support.filegraph.values import distance, values_of
 
 from porter.filegraph.file_graph import Foreign
 from porter.formats.reading import read_checkpoint
 from porter.frameworks.numpy.engine import build_file, run_reference
 from tests.support.arrays import Array
 from tests.support.caffe_files import run_by_opencv, write_caffe
+from tests.support.filegraph.values import distance, values_of
 
 IMAGE = (2, 4, 7, 6)
 HEAD = f'input: "data" input_shape {{ dim: {list(IMAGE)} }}\n'

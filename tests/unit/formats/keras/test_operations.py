@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.filegraph.values import channels_first, distance, values_as_run
 
 from porter.base.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
@@ -20,6 +19,7 @@ from porter.formats.keras.graph import read_graph
 from porter.formats.reading import read_checkpoint
 from tests.support.arrays import Array
 from tests.support.filegraph.keras_cases import CHANNELS, COLUMNS, ROWS, images
+from tests.support.filegraph.values import channels_first, distance, values_as_run
 
 
 def functions(

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.support.filegraph.values import distance, values_of
 
 from porter.base.dtypes import Array
 from porter.filegraph.file_graph import Foreign
 from porter.formats.reading import read_checkpoint
 from porter.frameworks import engine_name, get_engine
+from tests.support.filegraph.values import distance, values_of
 from tests.support.mxnet_cases import CASES, RECORDED, images
 from tests.support.mxnet_files import write_mxnet
 

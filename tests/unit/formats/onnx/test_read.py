@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.filegraph.values import values_of
 
 import porter
 from porter.authoring.drafting import new_recipe
@@ -23,6 +22,7 @@ from porter.formats.reading import read_checkpoint
 from porter.frameworks.onnx.engine import build_file, run_reference
 from porter.graph import Conv, CropLike, Gelu, HardSigmoid, HardSwish, LayerNorm, Op, Swish
 from porter.padding import ANY, Convention, Window
+from tests.support.filegraph.values import values_of
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

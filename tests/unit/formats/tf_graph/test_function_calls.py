@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.filegraph.values import values_of
 
 from porter.base.errors import FileError
 from porter.formats.reading import read_checkpoint
 from porter.formats.tf_graph.function_calls import resolve_replacements
 from porter.frameworks.tf.frozen.run import channels_first
 from tests.support.arrays import Array
+from tests.support.filegraph.values import values_of
 from tests.support.formats.tf_graph.file_graphs import images, run_definition, tensorflow
 
 pytest.importorskip("tensorflow")

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.filegraph.values import values_of
 
 import porter
 from porter.base.dtypes import Dtype
@@ -62,6 +61,7 @@ from porter.graph import (
 )
 from porter.padding import Convention
 from tests.support.arrays import Array
+from tests.support.filegraph.values import values_of
 from tests.support.formats.tf_graph.file_graphs import expect_same, frozen, images, tensorflow, variable
 
 pytest.importorskip("tensorflow")

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.filegraph.values import values_of
 
 from porter.base.errors import PorterError
 from porter.filegraph.file_graph import Foreign
@@ -19,6 +18,7 @@ from porter.formats.tf_graph.read import read_frozen_graph
 from porter.frameworks.tf.frozen.run import channels_first
 from porter.graph import Affine, BatchNorm, Conv, Dense, Flatten, GlobalAvgPool, Relu, Relu6, Softmax
 from tests.support.arrays import Array
+from tests.support.filegraph.values import values_of
 from tests.support.formats.tf_graph.file_graphs import (
     expect_same,
     frozen,

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.filegraph.values import values_of
 
 import porter
 from porter.base.errors import FileError, UsageError
@@ -23,6 +22,7 @@ from porter.formats.tflite import model
 from porter.formats.tflite.model import read_model
 from porter.frameworks.numpy.engine import build_file
 from porter.graph import Softmax
+from tests.support.filegraph.values import values_of
 from tests.support.random_models import keras_model, keras_model_of_any_size
 
 SIZE = (17, 22)

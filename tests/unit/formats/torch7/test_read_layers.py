@@ -13,7 +13,6 @@ import cv2
 import numpy as np
 import pytest
 import torch
-from tests.support.filegraph.values import distance, values_of
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -21,6 +20,7 @@ from porter.filegraph.file_graph import Foreign
 from porter.formats.reading import read_checkpoint
 from porter.frameworks.numpy.engine import build_file, run_reference
 from tests.support.arrays import Array
+from tests.support.filegraph.values import distance, values_of
 from tests.support.torch7_files import Module, Sizes, write_torch7
 
 IMAGE = (2, 3, 9, 8)

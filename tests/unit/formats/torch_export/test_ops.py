@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.support.filegraph.values import values_of
 from torch import nn
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -24,6 +23,7 @@ from porter.formats.torch_export.read import tap_of
 from porter.frameworks.torch.engine import build_file, run_reference
 from porter.graph import AdaptiveAvgPool, ReduceMap
 from porter.padding import ANY
+from tests.support.filegraph.values import values_of
 from tests.support.formats.torch_export.exports import export
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same'", "ignore:.*treespec")

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.filegraph.values import values_of
 
 from porter.base.errors import CannotRun, PorterError
 from porter.filegraph.file_graph import Foreign
@@ -29,6 +28,7 @@ from porter.frameworks.onnx.engine import build_file, run_reference
 from porter.frameworks.onnx.file_reference import OnnxRunner
 from porter.frameworks.onnx.operators import own_operators
 from tests.support.arrays import Array
+from tests.support.filegraph.values import values_of
 
 onnx, onnxruntime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
 

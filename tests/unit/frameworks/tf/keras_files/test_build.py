@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.filegraph.values import translated
 
 import porter
 from porter.base.errors import CannotRun, MappingError
@@ -29,6 +28,7 @@ from porter.graph import INPUT, Conv
 from porter.graph.plan import make_plan
 from porter.padding import Convention, Window
 from tests.support.arrays import Array
+from tests.support.filegraph.values import translated
 from tests.support.finetuned_keras import SIZE, WHOLE
 from tests.support.fixtures import FineTunedMaker
 
