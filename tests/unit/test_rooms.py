@@ -232,7 +232,9 @@ SHARED_MODULES = {
         code destination dialect engine evaluate file_reference graph_module in_memory language layout maker
         own_state port_files reference_models run running sites spellings state
     """,
-    "a part of each format": "calls graph network nodes objects ops plain read rows tensors witness",
+    "a part of each format": """
+        calls graph network nodes objects operators ops plain read rows tensors witness
+    """,
     "operators of one topic, read, computed and written": """
         activations arithmetic arrays attention axes constants joins layers moves norms operations patches
         resampling resizing windows

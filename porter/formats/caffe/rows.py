@@ -1,4 +1,4 @@
-"""What Caffe's layers compute, for porter's own engine: as a net says it, not as read.py takes it."""
+"""What Caffe's layers compute, for porter's own engine: as a net says it, not as operators.py takes it."""
 
 from __future__ import annotations
 

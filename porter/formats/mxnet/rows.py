@@ -1,4 +1,4 @@
-"""What MXNet's operators compute, for porter's own engine: as a symbol says it, not as read.py takes it."""
+"""What MXNet's operators compute, for porter's own engine: as a symbol says it, not as operators.py does."""
 
 from __future__ import annotations
 
