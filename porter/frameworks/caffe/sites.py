@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from porter.base.errors import PaddingError
-from porter.frameworks.caffe.maker import NO_PADS, CaffeNode, CaffeParameter
+from porter.frameworks.caffe.maker import CaffeNode, CaffeParameter
+from porter.frameworks.numpy.nets import NO_PADS
 from porter.graph import AvgPool, Conv, MaxPool
 from porter.padding import Pads, Realisation, Window, subtract_pads
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from porter.base.errors import GraphError
 from porter.filegraph.functions import SELU_ALPHA, SELU_GAMMA
-from porter.frameworks.caffe.maker import NO_PADS, CaffeNode, CaffeParameter, norm_name
+from porter.frameworks.caffe.maker import CaffeNode, CaffeParameter, norm_name
 from porter.frameworks.caffe.sites import window_parameters
-from porter.frameworks.numpy.nets import NetArray
+from porter.frameworks.numpy.nets import NO_PADS, NetArray, place_cut
 from porter.frameworks.single_ones import (
     ChannelChoice,
     Spread,
@@ -206,30 +206,26 @@ def _conv_transpose(node: CaffeNode[ops.ConvTranspose]) -> None:
     """Add a Deconvolution. A cut that is the same on opposite sides is stated as its pads; any other is cut,
     or added, behind it.
     """
-    op = node.op
-    window, kernel_and_bias = op.window, node.tensors("kernel", "bias")
-    top, bottom, left, right = op.cut
-    is_symmetric = (top, left) == (bottom, right) and min(op.cut) >= 0
-    adds_bias_later = op.bias and min(op.cut) < 0  # cells that only the bias reaches
-    parameters = window_parameters(window, op.cut if is_symmetric else NO_PADS) | {
+    op, place = node.op, place_cut(node.op)
+    kernel, *bias = node.tensors("kernel", "bias")
+    own_bias = [] if place.bias_behind else bias
+    parameters = window_parameters(op.window, place.stated) | {
         "num_output": op.filters,
-        "bias_term": op.bias and not adds_bias_later,
+        "bias_term": bool(own_bias),
     }
-    if window.dilation != (1, 1):
-        parameters["dilation"] = window.dilation
+    if op.window.dilation != (1, 1):
+        parameters["dilation"] = op.window.dilation
     if op.groups != 1:
         parameters["group"] = op.groups
-    # the kernel alone, or with the bias if there is one
-    blobs = kernel_and_bias[:1] if adds_bias_later else kernel_and_bias
     # The last layer has the path.
-    ending = "" if is_symmetric else "whole"
-    uncut = node.step(ending, "Deconvolution", *node.inputs, blobs=blobs, **parameters)
-    if is_symmetric:
+    ending = "" if place.behind is None else "whole"
+    uncut = node.step(ending, "Deconvolution", *node.inputs, blobs=[kernel, *own_bias], **parameters)
+    if place.behind is None:
         return
-    name = node.part("cut" if adds_bias_later else "")
-    cut = node.maker.add_move(name, uncut, op.filters, subtract_pads(NO_PADS, op.cut))
-    if adds_bias_later:
-        node.result("Scale", cut, blobs=[np.ones(op.filters), *kernel_and_bias[1:]], bias_term=True)
+    name = node.part("cut" if place.bias_behind else "")
+    cut = node.maker.add_move(name, uncut, op.filters, place.behind)
+    if place.bias_behind:
+        node.result("Scale", cut, blobs=[np.ones(op.filters), *bias], bias_term=True)
 
 
 def _spread_cells(node: CaffeNode[Spread]) -> None:

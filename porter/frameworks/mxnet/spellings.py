@@ -16,7 +16,7 @@ from porter.base.errors import GraphError
 from porter.formats.mxnet.plain import OPS_OF_NUMBERS
 from porter.frameworks.mxnet.maker import NAMES, MxnetAttribute, MxnetNode
 from porter.frameworks.mxnet.sites import filter_attributes, window_attributes
-from porter.frameworks.numpy.nets import NO_PADS, NetArray, PortTensor
+from porter.frameworks.numpy.nets import NetArray, PortTensor, place_cut
 from porter.frameworks.single_ones import (
     ChannelChoice,
     Spread,
@@ -26,7 +26,6 @@ from porter.frameworks.single_ones import (
 )
 from porter.graph import Op, ops
 from porter.graph.ops import is_map
-from porter.padding import subtract_pads
 
 Spelling: TypeAlias = Callable[[MxnetNode[Any]], object]
 _GLOBAL: Mapping[str, MxnetAttribute] = {"global_pool": True, "kernel": (1, 1)}
@@ -211,22 +210,19 @@ def _conv_transpose(node: MxnetNode[ops.ConvTranspose]) -> None:
     """Add a Deconvolution. A cut that is the same on opposite sides is stated as its pads; any other is cut,
     or added, behind it.
     """
-    op = node.op
-    path, (top, bottom, left, right) = node.path, op.cut
-    is_symmetric = (top, left) == (bottom, right) and min(op.cut) >= 0
-    adds_bias_later = op.bias and min(op.cut) < 0  # cells that only the bias reaches
-    filters = filter_attributes(op.filters, op.groups, op.bias and not adds_bias_later)
-    attributes = window_attributes(op.window, op.cut if is_symmetric else NO_PADS) | filters
-    variables = node.tensors("kernel") if adds_bias_later else node.tensors("kernel", "bias")
+    op, place = node.op, place_cut(node.op)
+    filters = filter_attributes(op.filters, op.groups, op.bias and not place.bias_behind)
+    attributes = window_attributes(op.window, place.stated) | filters
+    variables = node.tensors("kernel") if place.bias_behind else node.tensors("kernel", "bias")
     # The last node has the path.
-    ending = "" if is_symmetric else "whole"
+    ending = "" if place.behind is None else "whole"
     uncut = node.step(ending, "Deconvolution", *node.inputs, *variables, **attributes)
-    if is_symmetric:
+    if place.behind is None:
         return
-    name = node.part("moved" if adds_bias_later else "")
-    cut = node.maker.add_pad_or_crop(name, uncut, subtract_pads(NO_PADS, op.cut))
-    if adds_bias_later:
-        tensor = PortTensor(path, "bias", node.maker.shape_along_channels(path))
+    name = node.part("moved" if place.bias_behind else "")
+    cut = node.maker.add_pad_or_crop(name, uncut, place.behind)
+    if place.bias_behind:
+        tensor = PortTensor(node.path, "bias", node.maker.shape_along_channels(node.path))
         bias = node.maker.add_variable(f"{node.name}_bias", tensor)
         node.result("broadcast_add", cut, bias)
 

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -35,9 +35,9 @@ from porter.frameworks import LayerNames, OwnTensors, Tensors, defaults
 from porter.frameworks.numpy import engine, ports
 from porter.frameworks.spelled import Spelled
 from porter.graph import INPUT, AvgPool, Conv, Graph, MaxPool, Node, Op, Rearrange, shapes, tensor_shapes
-from porter.graph.ops import Axes, channels_in, row_of
+from porter.graph.ops import Axes, ConvTranspose, channels_in, row_of
 from porter.graph.plan import Plan
-from porter.padding import ANY, Capabilities, Pads, Realisation, Size
+from porter.padding import ANY, Capabilities, Pads, Realisation, Size, subtract_pads
 
 if TYPE_CHECKING:
     from porter.frameworks import PortEngine
@@ -63,6 +63,29 @@ class PortTensor:
 
 NetArray: TypeAlias = PortTensor | Array
 """What a tensor of a net holds: one of the port's, or constants."""
+
+
+class CutPlace(NamedTuple):
+    """Where the cut of a transposed convolution is said, in a framework whose layer cuts opposite sides
+    alike.
+
+    Attributes:
+        stated: the pads that the layer states.
+        behind: the pads that another layer adds behind it, or cuts where they are negative; None if there is
+            no other.
+        bias_behind: whether the bias is added last, because no kernel reaches some of those cells.
+    """
+
+    stated: Pads
+    behind: Pads | None
+    bias_behind: bool
+
+
+def place_cut(op: ConvTranspose) -> CutPlace:
+    top, bottom, left, right = op.cut
+    if (top, left) == (bottom, right) and min(op.cut) >= 0:
+        return CutPlace(op.cut, None, False)
+    return CutPlace(NO_PADS, subtract_pads(NO_PADS, op.cut), op.bias and min(op.cut) < 0)
 
 
 class Maker(ABC):
