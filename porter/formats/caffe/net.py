@@ -26,6 +26,22 @@ _NEWER_TYPES = {
 caffe.proto).
 """
 
+DEPTHWISE = ("ConvolutionDepthwise", "DepthwiseConvolution")
+"""Convolutions by channels, which forks have."""
+CONVOLUTIONS = ("Convolution", *DEPTHWISE)
+WITH_KERNELS = (*CONVOLUTIONS, "Deconvolution", "InnerProduct")
+_PARAMETERS = {
+    **dict.fromkeys((*CONVOLUTIONS, "Deconvolution"), "convolution_param"),
+    "InnerProduct": "inner_product_param",
+    "BatchNorm": "batch_norm_param",
+    "Normalize": "norm_param",
+}
+
+
+def parameters_field(op: str) -> str:
+    """Return the field that has the parameters of a type's layers, which is mostly named after the type."""
+    return _PARAMETERS.get(op, f"{op.lower()}_param")
+
 
 @dataclass(frozen=True)
 class CaffeLayer(Reading):
@@ -48,22 +64,13 @@ class CaffeLayer(Reading):
 
     @property
     def parameters(self) -> TextMessage:
-        """Return the parameters of the layer's type, whose field is mostly named after it."""
-        return self.message.part(_PARAMETERS.get(self.op, f"{self.op.lower()}_param"))
+        """Return the parameters of the layer's type."""
+        return self.message.part(parameters_field(self.op))
 
     @property
     def blobs(self) -> tuple[str, ...]:
         """Return the names of the layer's blobs, which stand behind its values among the inputs."""
         return Items(name for name, _ in self.inputs[self.values :])
-
-
-_CONVOLUTIONS = ("Convolution", "Deconvolution", "DepthwiseConvolution", "ConvolutionDepthwise")
-_PARAMETERS = {
-    **dict.fromkeys(_CONVOLUTIONS, "convolution_param"),
-    "InnerProduct": "inner_product_param",
-    "BatchNorm": "batch_norm_param",
-    "Normalize": "norm_param",
-}
 
 
 @dataclass(frozen=True)
@@ -238,8 +245,8 @@ def _type_of(layer: TextMessage) -> str:
 
 def _count_blobs(op: str, layer: TextMessage) -> int:
     """Return how many blobs a layer has, by its type and its settings; 0 for a type that is not trained."""
-    if op in (*_CONVOLUTIONS, "InnerProduct"):
-        has_bias = layer.part(_PARAMETERS[op]).flag("bias_term", True)
+    if op in WITH_KERNELS:
+        has_bias = layer.part(parameters_field(op)).flag("bias_term", True)
         return 2 if has_bias else 1
     value_count = len(layer.words("bottom"))
     # A Scale of two values has no blob of factors, and a Bias of two values none at all.

@@ -22,7 +22,7 @@ from porter.filegraph.names import expect_values
 from porter.filegraph.reading import GraphInput, begin
 from porter.filegraph.value_names import value_name
 from porter.formats.caffe.blobs import read_blobs
-from porter.formats.caffe.net import IMAGE, CaffeLayer, Net, read_net
+from porter.formats.caffe.net import CONVOLUTIONS, IMAGE, WITH_KERNELS, CaffeLayer, Net, read_net
 from porter.formats.caffe.operators import READERS
 from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes, read_bounded
@@ -118,7 +118,7 @@ def _tensors_of_net(net: Net, stored: Mapping[str, Sequence[Array]], weights: Pa
             )
             raise FileError(message, where=weights, next="name the net that these weights were trained for")
         for name, array in zip(layer.blobs, blobs, strict=False):
-            is_kernel = name.endswith("/0") and layer.op in _KERNELS
+            is_kernel = name.endswith("/0") and layer.op in WITH_KERNELS
             is_matrix = is_kernel and layer.op == "InnerProduct"
             if is_kernel and (array.ndim < 2 or (is_matrix and math.prod(array.shape[:-2]) != 1)):
                 message = (
@@ -154,7 +154,6 @@ def _tensors_without_net(stored: Mapping[str, Sequence[Array]]) -> NamedArrays:
 
 _STATED_FACT = re.compile(r"^# (porter\.\w+): (.*)$", re.MULTILINE)
 """A fact that porter writes into a comment of a net."""
-_KERNELS = ("Convolution", "ConvolutionDepthwise", "DepthwiseConvolution", "Deconvolution", "InnerProduct")
 
 
 def _read_graph(net: Net, tensors: NamedArrays, budget: int, outputs: Sequence[str], size: Size) -> FileGraph:
@@ -179,7 +178,7 @@ def _read_graph(net: Net, tensors: NamedArrays, budget: int, outputs: Sequence[s
     live = {IMAGE, *layers}
     flow = Dataflow(layers, live, arrays, kind=lambda layer: layer.op, budget=budget, passed=net.passed)
     channels_of_kernels = (
-        tensors[layer.blobs[0]].shape[1] for layer in net.layers if layer.op in _KERNELS[:3]
+        tensors[layer.blobs[0]].shape[1] for layer in net.layers if layer.op in CONVOLUTIONS
     )
     # A net that does not state its image's channels reads those of its first kernel.
     channels = net.channels or next(channels_of_kernels, 3)

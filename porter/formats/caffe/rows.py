@@ -14,7 +14,7 @@ from porter.filegraph.kernels.settings import Settings
 from porter.filegraph.kernels.windows import Grid
 from porter.filegraph.program import KernelProgram, OperatorCall, Row, each, row
 from porter.filegraph.value_names import value_name
-from porter.formats.caffe.net import IMAGE, read_net
+from porter.formats.caffe.net import DEPTHWISE, IMAGE, read_net
 from porter.formats.caffe.text_format import TextMessage
 
 # A net states a value of an enumeration by its name or by its number (caffe.proto).
@@ -230,7 +230,7 @@ def _log(settings: Settings, x: Numbers) -> Any:
 
 _ROWS: Mapping[str, Row] = {
     "Convolution": row(_conv),
-    **dict.fromkeys(("ConvolutionDepthwise", "DepthwiseConvolution"), row(_conv_by_channel)),
+    **dict.fromkeys(DEPTHWISE, row(_conv_by_channel)),
     "Deconvolution": row(_deconv),
     "Pooling": row(_pool),
     "InnerProduct": row(_inner_product),

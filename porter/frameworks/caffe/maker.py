@@ -10,18 +10,14 @@ from typing import TypeAlias
 import numpy as np
 
 from porter.filegraph.names import Names
-from porter.frameworks.numpy.nets import NO_PADS as NO_PADS, Maker, NetArray, PortTensor
+from porter.formats.caffe.net import parameters_field
+from porter.frameworks.numpy.nets import Maker, NetArray, PortTensor
 from porter.frameworks.spelled import OpT, Spelled
 from porter.graph import INPUT, BatchNorm, Graph
 from porter.graph.plan import Plan
 from porter.padding import ANY, Pads, Size
 
 CaffeParameter: TypeAlias = bool | int | float | str | Sequence[int] | Mapping[str, Sequence[int]]
-_PARAMETERS = {
-    **dict.fromkeys(("Convolution", "Deconvolution"), "convolution_param"),
-    "InnerProduct": "inner_product_param",
-    "BatchNorm": "batch_norm_param",
-}
 
 
 @dataclass(frozen=True)
@@ -120,9 +116,8 @@ class CaffeMaker(Maker):
         words = {"name": [name], "type": [kind], "bottom": sources, "top": tops}
         parameter_texts = self._shared_blob_names(kind, blobs)
         if parameters_by_name:
-            message = _PARAMETERS.get(kind, f"{kind.lower()}_param")
             text = " ".join(_parameter_text(key, value) for key, value in parameters_by_name.items())
-            parameter_texts.append(f"{message} {{ {text} }}")
+            parameter_texts.append(f"{parameters_field(kind)} {{ {text} }}")
         # Blobs have no names of their own in the file: `conv1/0` is the first of layer conv1.
         named_blobs = {f"{name}/{index}": blob for index, blob in enumerate(blobs)}
         self.layers.append(WrittenLayer(words, " ".join(parameter_texts), tuple(named_blobs)))
