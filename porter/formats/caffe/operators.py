@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import TypeVar
 
 import numpy as np
 
+from porter.base.name_tables import by_name
 from porter.filegraph import functions
 from porter.filegraph.dims import fixed_sizes
 from porter.filegraph.file_graph import Stored, Unsupported
@@ -16,10 +18,10 @@ from porter.filegraph.readers import Functions, node_reader, op_reader, refuse_u
 from porter.filegraph.several import concat, merge_all
 from porter.filegraph.tensor import Tensor
 from porter.filegraph.walk import Reader
-from porter.formats.caffe.net import CaffeLayer
+from porter.formats.caffe.net import CONVOLUTIONS, CaffeLayer
 from porter.formats.caffe.text_format import TextMessage
 from porter.graph import Op, ops
-from porter.padding import Convention, Pads, Window
+from porter.padding import Convention, Pads, Rounding, Window
 
 _IGNORED_PARAMETERS = frozenset(
     {"weight_filler", "bias_filler", "filler", "engine", "num_output", "channel_shared"}
@@ -31,11 +33,25 @@ _MOST_ONES = 1 << 24
 """The most ones of a convolution that makes channels of the cells around each cell: it takes 8 bytes for each
 one and each zero.
 """
+# Values of enumerations, by their names and by their numbers in caffe.proto: a net states either.
+_POOLS: Mapping[str, ops.Function] = by_name({"MAX 0": "max", "AVE 1": "mean"})
+_ROUNDINGS: Mapping[str, Rounding] = by_name({"CEIL 0": "ceil", "FLOOR 1": "floor"})
+_OPERATIONS = by_name({"PROD 0": "Mul", "SUM 1": "Add", "MAX 2": "Max"})
+_NORM_REGIONS = by_name({"ACROSS_CHANNELS 0": "across", "WITHIN_CHANNEL 1": "within"})
+_T = TypeVar("_T")
 
 
 def _unread_parameters(layer: CaffeLayer) -> list[str]:
     """Return the parameters of a layer that its reader did not look at."""
     return [name for name in layer.parameters.fields.passed_over if name not in _IGNORED_PARAMETERS]
+
+
+def _chosen(parameters: TextMessage, name: str, choices: Mapping[str, _T], default: str) -> _T:
+    """Return what an enumeration's value means. Raise Unsupported for one that Caffe does not have."""
+    word = parameters.word(name, default)
+    if word not in choices:
+        raise Unsupported(f"of kind {word}")
+    return choices[word]
 
 
 def _window(parameters: TextMessage) -> tuple[Window, Pads]:
@@ -84,17 +100,14 @@ def _read_pool(layer: CaffeLayer, x: Tensor) -> Tensor:
     (pooling_layer.cpp), but one that would begin after a map without pads is not.
     """
     parameters = layer.parameters
-    kind = layer.parameters.word("pool", "MAX")
-    if kind not in ("MAX", "0", "AVE", "1"):
-        raise Unsupported(f"of kind {kind}")
-    function: ops.Function = "max" if kind in ("MAX", "0") else "mean"
+    function = _chosen(parameters, "pool", _POOLS, "MAX")
     if parameters.flag("global_pooling", False):
         return x.global_pool(function)
     window, pads = _window(parameters)
     if not any(pads) and any(side < step for side, step in zip(window.kernel, window.stride, strict=True)):
         raise Unsupported("whose windows stand further apart than they are large")
-    floors = parameters.word("round_mode") in ("FLOOR", "1") or not parameters.flag("ceil_mode", True)
-    return pool(x, function, (window, pads), "floor" if floors else "ceil")
+    by_mode = _chosen(parameters, "round_mode", _ROUNDINGS, "CEIL")
+    return pool(x, function, (window, pads), by_mode if parameters.flag("ceil_mode", True) else "floor")
 
 
 def _read_inner_product(layer: CaffeLayer, x: Tensor, *tensors: Tensor) -> Tensor:
@@ -195,9 +208,7 @@ def _read_permute(layer: CaffeLayer, x: Tensor) -> Tensor:
 def _read_eltwise(layer: CaffeLayer, *values: Tensor) -> Tensor:
     """Read a sum with coefficients, a product or a maximum of values."""
     parameters = layer.parameters
-    # A net states an operation by its name or by its number in caffe.proto.
-    operations = {"PROD": "Mul", "0": "Mul", "MAX": "Max", "2": "Max"}
-    kind = operations.get(parameters.word("operation", "SUM"), "Add")
+    kind = _chosen(parameters, "operation", _OPERATIONS, "SUM")
     factors = [float(word) for word in parameters.words("coeff")] if kind == "Add" else []
     # True also where there are none: products, maxima and plain sums.
     if all(factor == 1 for factor in factors):
@@ -231,7 +242,7 @@ def _read_lrn(layer: CaffeLayer, x: Tensor) -> Tensor:
     size = parameters.count("local_size", 5)
     alpha = parameters.number("alpha", 1.0)
     beta = parameters.number("beta", 0.75)
-    if parameters.word("norm_region", "ACROSS_CHANNELS") in ("ACROSS_CHANNELS", "0"):
+    if _chosen(parameters, "norm_region", _NORM_REGIONS, "ACROSS_CHANNELS") == "across":
         # Caffe divides alpha by the cells that are summed, porter's op does not.
         return x.apply_op(ops.LocalResponseNorm(size, alpha / size, beta, parameters.number("k", 1.0)))
     return _lrn_within_channels(x, size, ops.LocalResponseNorm(size**2, alpha / size**2, beta, 1.0))
@@ -326,7 +337,7 @@ def _base_scale_shift(layer: CaffeLayer) -> tuple[float, float, float]:
 
 
 _FUNCTIONS: Functions = {
-    **dict.fromkeys(("Convolution", "ConvolutionDepthwise", "DepthwiseConvolution"), _read_conv),
+    **dict.fromkeys(CONVOLUTIONS, _read_conv),
     "Deconvolution": _read_deconv,
     "Pooling": _read_pool,
     "InnerProduct": _read_inner_product,

@@ -221,6 +221,32 @@ def test_a_parameter_that_a_reader_passes_over_is_refused_by_its_name(tmp_path: 
         assert len(kinds) == 1 and kinds[0].endswith("with planted"), name
 
 
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        (both("Eltwise", "eltwise_param { operation: DIV }"), "of kind DIV"),
+        (Case("LRN", "lrn_param { norm_region: 2 }"), "of kind 2"),
+        (pool("pool: STOCHASTIC kernel_size: 3"), "of kind STOCHASTIC"),
+        (pool("kernel_size: 3 round_mode: NEAREST"), "of kind NEAREST"),
+    ],
+)
+def test_a_value_that_caffe_s_enumeration_does_not_have_is_refused(
+    case: Case, said: str, tmp_path: Path
+) -> None:
+    """It would be a fork's, and another function than the default's."""
+    graph = read_checkpoint(written(case, tmp_path / "model")).graph
+    assert graph is not None
+    assert [node.op.kind for node in graph.nodes if isinstance(node.op, Foreign)] == [f"{case.kind} {said}"]
+
+
+@pytest.mark.parametrize("number", ["0", "1", "2"])
+def test_an_operation_may_be_stated_by_its_number(number: str, tmp_path: Path) -> None:
+    names = {"0": "PROD", "1": "SUM", "2": "MAX"}
+    stated = (both("Eltwise", f"eltwise_param {{ operation: {word} }}") for word in (number, names[number]))
+    by_number, by_name = (read_checkpoint(written(case, tmp_path / "model")).graph for case in stated)
+    assert by_number is not None and by_name is not None and by_number.nodes == by_name.nodes
+
+
 @pytest.mark.parametrize("before", ["data", "conv"])
 def test_a_bias_is_added_to_each_channel(before: str, tmp_path: Path) -> None:
     """Behind a convolution without one it becomes the convolution's."""
