@@ -10,8 +10,8 @@ from functools import partial
 from porter.formats.format import Content, Format, reader, starts_with
 
 _SYMBOL = re.compile(r'\s*\{\s*"nodes"\s*:\s*\[')
-_LIST_MAGIC = (0x112).to_bytes(8, "little")
-"""kMXAPINDArrayListMagic (src/c_api/c_api.cc)."""
+LIST_MAGIC = 0x112
+"""The number that a .params begins with, in eight bytes: kMXAPINDArrayListMagic (src/c_api/c_api.cc)."""
 
 
 def _is_symbol(content: Content) -> bool:
@@ -27,5 +27,5 @@ _format = partial(
 )
 FORMATS = (
     _format("mxnet-symbol", "an MXNet graph (-symbol.json)", _is_symbol, weights="mxnet"),
-    _format("mxnet", "MXNet's .params", starts_with(_LIST_MAGIC)),
+    _format("mxnet", "MXNet's .params", starts_with(LIST_MAGIC.to_bytes(8, "little"))),
 )

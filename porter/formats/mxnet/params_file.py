@@ -13,9 +13,8 @@ import numpy as np
 from porter.base.dtypes import Array, NamedArrays
 from porter.formats.cursor import Cursor
 from porter.formats.limits import MOST_NODES
+from porter.formats.mxnet import LIST_MAGIC
 
-LIST_MAGIC = 0x112
-"""The number that a file begins with: kMXAPINDArrayListMagic (src/c_api/c_api.cc)."""
 _V1, _V2, _V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
 """The numbers that arrays of later versions begin with."""
 _TYPES = ("<f4", "<f8", "<f2", "u1", "<i4", "i1", "<i8")

@@ -21,7 +21,7 @@ from porter.formats.damage import ERRORS_OF_JSON, refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.mxnet.operators import KINDS, READERS
 from porter.formats.mxnet.params_file import read_arrays
-from porter.formats.mxnet.symbol import Symbol, SymbolNode, read_symbol
+from porter.formats.mxnet.symbol import Symbol, SymbolNode, join_definition, read_symbol
 from porter.padding import Size
 
 _SYMBOL = "-symbol.json"
@@ -66,8 +66,7 @@ def read_mxnet(
     graph = replace(
         graph,
         traced=size is not None,
-        # `program` in rows.py takes the image's name from the first line.
-        definition=symbol.image.encode() + b"\n" + definition,
+        definition=join_definition(symbol.image, definition),
         language="mxnet",
     )
     # Whole numbers are no weights.

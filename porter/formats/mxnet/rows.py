@@ -20,7 +20,7 @@ from porter.filegraph.kernels.settings import Settings
 from porter.filegraph.kernels.windows import Grid
 from porter.filegraph.program import KernelProgram, OperatorCall, Row, each, row
 from porter.filegraph.value_names import value_name
-from porter.formats.mxnet.symbol import read_symbol
+from porter.formats.mxnet.symbol import read_symbol, split_definition
 
 
 def program(definition: bytes) -> KernelProgram:
@@ -28,10 +28,9 @@ def program(definition: bytes) -> KernelProgram:
     it reads and gives, and the functions that compute the operators.
 
     Args:
-        definition: of the graph, as read.py keeps it: a line with the image's name, then the symbol.
+        definition: of the graph, as `join_definition` makes it.
     """
-    name, _, text = definition.partition(b"\n")
-    image = name.decode()
+    image, text = split_definition(definition)
     steps = []
     # All names but the image's count as held: the arrays are not looked at here.
     nodes = read_symbol(text, lambda name: name != image).nodes

@@ -162,6 +162,17 @@ def read_symbol(text: bytes, is_held: Callable[[str], bool]) -> Symbol:
     )
 
 
+def join_definition(image: str, text: bytes) -> bytes:
+    """Return a graph's definition: the name of its image, which no -symbol.json states, before the JSON."""
+    return image.encode() + b"\n" + text
+
+
+def split_definition(definition: bytes) -> tuple[str, bytes]:
+    """Return the name and the JSON that `join_definition` joined."""
+    image, _, text = definition.partition(b"\n")
+    return image.decode(), text
+
+
 @dataclass
 class _SymbolReader:
     """The nodes so far.
