@@ -97,7 +97,7 @@ def _read_pool(node: SymbolNode, x: Tensor) -> Tensor:
     (src/operator/nn/pooling.cc).
     """
     settings = node.attributes
-    kind = node.attributes.word("pool_type", "max")
+    kind = settings.word("pool_type", "max")
     rounding = settings.word("pooling_convention", "valid")
     if rounding not in ("valid", "full"):
         raise Unsupported(f"by the convention {rounding}")
@@ -207,7 +207,7 @@ def _reader_with_scalar(
 def _read_lrn(node: SymbolNode, x: Tensor) -> Tensor:
     """Read LRN across channels; MXNet divides alpha by their number."""
     settings = node.attributes
-    size = node.attributes.count("nsize", 0)
+    size = settings.count("nsize", 0)
     alpha = settings.number("alpha", 1e-4) / size
     beta = settings.number("beta", 0.75)
     return x.apply_op(ops.LocalResponseNorm(size, alpha, beta, settings.number("knorm", 2.0)))
@@ -217,9 +217,15 @@ def _read_l2_normalization(node: SymbolNode, x: Tensor) -> Tensor:
     """Read L2Normalization (src/operator/l2_normalization-inl.h). It is over the channels, over the cells, or
     over all numbers of an image.
     """
-    axes_of_mode: Mapping[str, Sequence[int]] = {"channel": [1], "spatial": range(2, x.rank)}
-    axes = axes_of_mode.get(node.attributes.word("mode", "instance"), range(1, x.rank))
-    return functions.divide_by_root_of_squares(x, axes, node.attributes.number("eps", 1e-10))
+    axes_of_mode: Mapping[str, Sequence[int]] = {
+        "channel": [1],
+        "spatial": range(2, x.rank),
+        "instance": range(1, x.rank),
+    }
+    mode = node.attributes.word("mode", "instance")
+    if mode not in axes_of_mode:
+        raise Unsupported(f"by the mode {mode}")
+    return functions.divide_by_root_of_squares(x, axes_of_mode[mode], node.attributes.number("eps", 1e-10))
 
 
 def _read_split(node: SymbolNode, x: Tensor) -> list[Tensor]:
@@ -304,6 +310,8 @@ def _read_pad(node: SymbolNode, x: Tensor) -> Tensor:
     pairs = dict(enumerate(zip(widths[::2], widths[1::2], strict=True)))
     if mode == "constant":
         return x.pad(pairs, node.attributes.number("constant_value", 0.0))
+    if mode not in ("reflect", "edge"):
+        raise Unsupported(f"by the mode {mode}")
     return x.extend(pairs, "reflect" if mode == "reflect" else "edge")
 
 
@@ -330,7 +338,7 @@ def _read_bilinear_resize(node: SymbolNode, x: Tensor, like: Tensor | None = Non
     own scale or size.
     """
     settings = node.attributes
-    mode = node.attributes.word("mode", "size")
+    mode = settings.word("mode", "size")
     if mode not in ("size", "like"):
         raise Unsupported(f"by the mode {mode}")
     op = ops.Resize(

@@ -90,5 +90,17 @@ def test_an_attribute_that_a_reader_passes_over_is_refused_by_its_name(tmp_path:
         assert len(kinds) == 1 and kinds[0].endswith("with planted"), name
 
 
+@pytest.mark.parametrize("name", ["l2 of cells", "pad by the edge"])
+def test_a_mode_that_mxnet_does_not_have_is_refused(name: str, tmp_path: Path) -> None:
+    """It would be another function than that of any mode."""
+    case = CASES[name]
+    *before, (last, op, stated, inputs) = case.lines
+    lines = [*before, (last, op, {**stated, "mode": "planted"}, inputs)]
+    graph = read_checkpoint(write_mxnet(tmp_path / "model", lines, case.arrays)).graph
+    assert graph is not None
+    kinds = [node.op.kind for node in graph.nodes if isinstance(node.op, Foreign)]
+    assert kinds == [f"{op} by the mode planted"]
+
+
 def test_every_case_is_recorded(recorded: dict[str, Array]) -> None:
     assert recorded.keys() == CASES.keys()
