@@ -36,7 +36,8 @@ from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.tflite import windows
 from porter.formats.tflite.constants import RESHAPES, is_cast, kind_of, read_index, read_stated_numbers
-from porter.formats.tflite.model import EXPECTED, IMAGE, Operator, TfliteModel, Unread, read_model
+from porter.formats.tflite.model import EXPECTED, IMAGE, Operator, TfliteModel, read_model
+from porter.formats.tflite.tensors import Unread
 from porter.graph import Op, ops
 from porter.graph.walks import in_order
 from porter.padding import Size

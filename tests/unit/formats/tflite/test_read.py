@@ -18,7 +18,7 @@ from porter.base.errors import FileError, UsageError
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
 from porter.formats.tensorflow import import_tensorflow
-from porter.formats.tflite import model
+from porter.formats.tflite import schema
 from porter.formats.tflite.model import read_model
 from porter.frameworks.numpy.engine import build_file
 from porter.graph import Softmax
@@ -168,21 +168,21 @@ def test_numbers_and_places_are_those_of_tensorflows_schema() -> None:
     """Reader and engine both read a file by these tables, so the proof sees a mistake in them only where
     TensorFlow Lite's interpreter is installed.
     """
-    schema = importlib.import_module("tensorflow.lite.python.schema_py_generated")
-    own = {number: name for number, name in enumerate(model._OPERATOR_CODES) if name} | model._LATER_CODES
-    assert own == {getattr(schema.BuiltinOperator, name): name for name in own.values()}
-    activations = dict(enumerate(model._ACTIVATIONS)) | {0: "NONE"}
+    theirs = importlib.import_module("tensorflow.lite.python.schema_py_generated")
+    own = {number: name for number, name in enumerate(schema.OPERATOR_CODES) if name} | schema.LATER_CODES
+    assert own == {getattr(theirs.BuiltinOperator, name): name for name in own.values()}
+    activations = dict(enumerate(schema.ACTIVATIONS)) | {0: "NONE"}
     assert activations == {
-        getattr(schema.ActivationFunctionType, name): name for name in activations.values()
+        getattr(theirs.ActivationFunctionType, name): name for name in activations.values()
     }
     short = {
         "AVERAGE_POOL_2D": "Pool2DOptions",
         "MAX_POOL_2D": "Pool2DOptions",
         "L2_NORMALIZATION": "L2NormOptions",
     }
-    for name, place in model._ACTIVATION_FIELDS.items():
+    for name, place in schema.ACTIVATION_FIELDS.items():
         words = name.replace("CONV_2D", "CONV2_D").replace("_", " ").title().replace(" ", "")
-        options = getattr(schema, short.get(name, f"{words}Options"))
+        options = getattr(theirs, short.get(name, f"{words}Options"))
         stated = inspect.getsource(options.FusedActivationFunction)
         assert f"_tab.Offset({4 + 2 * place})" in stated, name
 

@@ -18,14 +18,14 @@ from porter.base.package import install
 from porter.cli.printing import conversion
 from porter.formats.reading import read_checkpoint
 from porter.formats.tensorflow import import_tensorflow
-from porter.formats.tflite import model, rows
+from porter.formats.tflite import model, rows, schema, tensors as stored_tensors
 from porter.formats.tflite.model import read_model
 from porter.frameworks.numpy.engine import build_file, run_reference
 from porter.frameworks.tflite.witness import NAME, disagreement
 from porter.reporting.write_page import report
 
 tf = import_tensorflow()
-schema = import_module("tensorflow.lite.python.schema_py_generated")
+theirs = import_module("tensorflow.lite.python.schema_py_generated")
 flatbuffers = import_module("flatbuffers")
 SIZE = (9, 8)
 pytestmark = pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated:UserWarning")
@@ -77,17 +77,17 @@ def swapped(names: Any, one: str, other: str) -> Any:
 
 TABLES = {
     "an operator's number": (
-        "_LATER_CODES",
-        lambda: swapped(model._LATER_CODES, "GELU", "RELU_0_TO_1"),
+        "LATER_CODES",
+        lambda: swapped(schema.LATER_CODES, "GELU", "RELU_0_TO_1"),
         "GELU|RELU_0",
     ),
     "two operators": (
-        "_OPERATOR_CODES",
-        lambda: swapped(model._OPERATOR_CODES, "MAXIMUM", "MINIMUM"),
+        "OPERATOR_CODES",
+        lambda: swapped(schema.OPERATOR_CODES, "MAXIMUM", "MINIMUM"),
         "MINIMUM",
     ),
-    "an activation": ("_ACTIVATIONS", lambda: swapped(model._ACTIVATIONS, "RELU", "RELU6"), "RELU"),
-    "its place": ("_ACTIVATION_FIELDS", lambda: {**model._ACTIVATION_FIELDS, "CONV_2D": 4}, "CONV_2D"),
+    "an activation": ("ACTIVATIONS", lambda: swapped(schema.ACTIVATIONS, "RELU", "RELU6"), "RELU"),
+    "its place": ("ACTIVATION_FIELDS", lambda: {**schema.ACTIVATION_FIELDS, "CONV_2D": 4}, "CONV_2D"),
 }
 
 
@@ -95,7 +95,7 @@ TABLES = {
 def test_a_mistake_in_a_table_is_refused(name: str, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table, wrong, op = TABLES[name]
     assert said(file) is None
-    monkeypatch.setattr(model, table, wrong())
+    monkeypatch.setattr(schema, table, wrong())
     found = said(file)
     assert found is not None and found.startswith("porter and TensorFlow Lite's interpreter disagree on '")
     assert any(f"({each}" in found for each in op.split("|"))
@@ -128,7 +128,7 @@ def test_the_proof_refuses_it_and_says_what_is_held(
     assert made.verdict is not None
     assert made.verdict.held == ("the file's operators and tensors: held to TensorFlow Lite's interpreter",)
     with monkeypatch.context() as wrong:
-        wrong.setattr(model, "_LATER_CODES", swapped(model._LATER_CODES, "GELU", "SIGN"))
+        wrong.setattr(schema, "LATER_CODES", swapped(schema.LATER_CODES, "GELU", "SIGN"))
         with pytest.raises(Contradiction, match="porter and TensorFlow Lite's interpreter disagree"):
             porter.convert(file, to="torch", out=tmp_path / "wrong")
     monkeypatch.setattr("porter.frameworks.tflite.witness.find_spec", lambda name: None)
@@ -176,7 +176,7 @@ def test_what_a_cut_leaves_out_is_not_asked(file: Path, monkeypatch: pytest.Monk
     cut = read_checkpoint(file, joined.gives)
     assert disagreement(cut, SIZE, False) is None
     assert "no operator 'SOFTMAX'" in str(said(file))
-    monkeypatch.setattr(model, "_OPERATOR_CODES", swapped(model._OPERATOR_CODES, "MAXIMUM", "MINIMUM"))
+    monkeypatch.setattr(schema, "OPERATOR_CODES", swapped(schema.OPERATOR_CODES, "MAXIMUM", "MINIMUM"))
     assert "MINIMUM" in str(disagreement(cut, SIZE, False)), "what is left is asked all the same"
 
 
@@ -216,7 +216,7 @@ def with_whole_kernel(op: str, kind: str, zero: int, several: bool, path: Path) 
     """A model of one operator whose kernel's bytes are int8 around 0 plus `zero`, of the type that is stated,
     with one scale or one for each filter, as TensorFlow's converter has them.
     """
-    file = schema.ModelT.InitFromObj(schema.Model.GetRootAs(converted(op)))
+    file = theirs.ModelT.InitFromObj(theirs.Model.GetRootAs(converted(op)))
     (graph,), (operator,) = file.subgraphs, file.subgraphs[0].operators[-1:]
     tensor = graph.tensors[operator.inputs[1]]
     axis = 3 if op == "DEPTHWISE_CONV_2D" else 0
@@ -224,7 +224,7 @@ def with_whole_kernel(op: str, kind: str, zero: int, several: bool, path: Path) 
     others = tuple(place for place in range(held.ndim) if place != axis)
     scale = abs(held).max(others, keepdims=True) if several else abs(held).max(keepdims=True)
     stored = (np.round(held / (scale / 100)) + zero).astype(np.int64).astype(np.int8)
-    tensor.type, tensor.quantization = getattr(schema.TensorType, kind), schema.QuantizationParametersT()
+    tensor.type, tensor.quantization = getattr(theirs.TensorType, kind), theirs.QuantizationParametersT()
     tensor.quantization.scale = [float(each) / 100 for each in scale.ravel()]
     tensor.quantization.zeroPoint = [zero] * scale.size
     tensor.quantization.quantizedDimension = axis if several else 0
@@ -272,5 +272,5 @@ def test_a_zero_that_the_interpreter_does_not_look_at_is_told(
     """A zero of 5 is a twentieth of the largest number: more than 8 bits make of the inputs."""
     file = with_whole_kernel(op, "INT8", 5, True, tmp_path / "model.tflite")
     assert said(file) is None
-    monkeypatch.setattr(model, "_HYBRID", {})
+    monkeypatch.setattr(stored_tensors, "_HYBRID", {})
     assert f"({op}; relative L2 " in str(said(file))
