@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from porter.filegraph.tensorflow import MASKS, slice_index, strided_slice_index
+from porter.formats.tflite import schema
 from porter.formats.tflite.model import Operator
 
 _KINDS: Mapping[str, str] = {
@@ -34,14 +35,13 @@ def kind_of(operator: Operator) -> str:
     SquaredDifference for SQUARED_DIFFERENCE. A mean that drops its axes has a name that no pattern has.
     """
     if operator.op == "MEAN":
-        keeps_axes = operator.scalar(0, "B")
-        return "Mean" if keeps_axes else "Mean of fewer axes"
+        return "Mean" if operator.option(schema.KEEP_DIMS) else "Mean of fewer axes"
     return _KINDS.get(operator.op) or operator.op.title().replace("_", "")
 
 
 def is_cast(operator: Operator) -> bool:
     """Return whether an operator is a CAST to float32."""
-    return operator.op == "CAST" and operator.scalar(1, "b") == 0
+    return operator.op == "CAST" and operator.option(schema.CAST_TO) == schema.FLOAT32
 
 
 def read_index(node: Operator, rank: int, bounds: Sequence[Any]) -> tuple[slice | int | None, ...]:
@@ -54,10 +54,5 @@ def read_index(node: Operator, rank: int, bounds: Sequence[Any]) -> tuple[slice 
     numbers = [np.asarray(tensor).ravel().tolist() for tensor in bounds]
     if node.op == "SLICE":
         return tuple(slice_index(*numbers))
-    masks = {name: node.scalar(field, "i") for field, name in enumerate(MASKS)}
+    masks = dict(zip(MASKS, map(node.option, schema.SLICE_MASKS), strict=True))
     return tuple(strided_slice_index(masks, rank, *numbers))
-
-
-def read_stated_numbers(node: Operator) -> list[int]:
-    """Return the sizes of a RESHAPE, or the places of a SQUEEZE, from its options."""
-    return node.options.numbers(0, "i4").tolist() if node.options is not None else []

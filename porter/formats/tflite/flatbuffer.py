@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from porter.base.dtypes import Array
 
 
+class Field(NamedTuple):
+    """A field of numbers in a table.
+
+    Attributes:
+        place: in the schema.
+        kind: the type of its number as `struct` names it, or that of a vector's numbers as numpy does.
+        default: what stands for a number that is left out.
+    """
+
+    place: int
+    kind: str
+    default: Any = 0
+
+
 @dataclass(frozen=True)
 class Table:
-    """A table in a buffer. Fields are named by their places in the schema; one that is left out has its
-    default.
+    """A table in a buffer. Fields of tables and texts are named by their places in the schema.
 
     Attributes:
         position: where it begins.
@@ -37,13 +50,10 @@ class Table:
             if number not in asked and self._locate(number) is not None
         ]
 
-    def scalar(self, field: int, kind: str, default: Any = 0) -> Any:
-        """Return a number, of a type as `struct` names it; the default where the field is left out."""
-        position = self._locate(field)
-        return default if position is None else _unpack(self.data, kind, position)
-
-    def flag(self, field: int) -> bool:
-        return bool(self.scalar(field, "B"))
+    def scalar(self, field: Field) -> Any:
+        """Return a number; the field's default where it is left out."""
+        position = self._locate(field.place)
+        return field.default if position is None else _unpack(self.data, field.kind, position)
 
     def table(self, field: int) -> Table | None:
         """Return the table in a field; None where it is left out."""
@@ -63,10 +73,10 @@ class Table:
             )
         return [Table(self.data, self._follow(start + 4 * index)) for index in range(count)]
 
-    def numbers(self, field: int, kind: str) -> Array:
-        """Return a vector of numbers of a numpy type, without a copy; an empty one where it is left out."""
-        dtype = np.dtype(kind).newbyteorder("<")
-        start, count = self.vector(field, dtype.itemsize)
+    def numbers(self, field: Field) -> Array:
+        """Return a vector of numbers, without a copy; an empty one where it is left out."""
+        dtype = np.dtype(field.kind).newbyteorder("<")
+        start, count = self.vector(field.place, dtype.itemsize)
         return np.frombuffer(self.data, dtype, count, start)
 
     def text(self, field: int) -> str:

@@ -15,7 +15,7 @@ from porter.filegraph.places import Reading
 from porter.filegraph.value_names import NodeOutput, take_name
 from porter.formats.limits import MOST_NODES
 from porter.formats.tflite import schema
-from porter.formats.tflite.flatbuffer import Table, root
+from porter.formats.tflite.flatbuffer import Field, Table, root
 from porter.formats.tflite.tensors import (
     Unread,
     open_sizes,
@@ -77,9 +77,18 @@ class Operator(Reading):
     options: Table | None
     inner: str = ""
 
-    def scalar(self, field: int, kind: str, default: Any = 0) -> Any:
-        """Return an option by its place; see porter.formats.tflite.flatbuffer."""
-        return default if self.options is None else self.options.scalar(field, kind, default)
+    def option(self, field: Field) -> Any:
+        """Return one of the options of porter.formats.tflite.schema."""
+        return field.default if self.options is None else self.options.scalar(field)
+
+    def pair(self, fields: tuple[Field, Field]) -> tuple[int, int]:
+        rows, columns = fields
+        return self.option(rows), self.option(columns)
+
+    @property
+    def stated_numbers(self) -> list[int]:
+        """The sizes of a RESHAPE, or the places of a SQUEEZE, from its options."""
+        return [] if self.options is None else self.options.numbers(schema.STATED_NUMBERS).tolist()
 
 
 @dataclass(frozen=True)
@@ -124,7 +133,7 @@ def read_model(data: bytes) -> TfliteModel:
     codes = [_operator_code(code) for code in file.tables(schema.MODEL_CODES, MOST_NODES)]
     buffers = file.tables(schema.MODEL_BUFFERS, MOST_NODES)
     stored = read_stored(data, names, tensors, buffers, _readers_by_tensor(graph, codes))
-    inputs = graph.numbers(schema.GRAPH_INPUTS, "i4").tolist()
+    inputs = graph.numbers(schema.GRAPH_INPUTS).tolist()
     image = _find_image(inputs, tensors)
     further = _name_further_inputs(names, inputs, image)
     # By its index in the file, the value that each tensor is: stored, the image, a further input; then what
@@ -141,7 +150,7 @@ def read_model(data: bytes) -> TfliteModel:
         stored=stored,
         rounded=any(quantisation_of(tensors[index]) for index, name in enumerate(names) if name in stored),
         ends=tuple(
-            values[index] for index in graph.numbers(schema.GRAPH_OUTPUTS, "i4").tolist() if index in values
+            values[index] for index in graph.numbers(schema.GRAPH_OUTPUTS).tolist() if index in values
         ),
         sizes=sizes,
         further={name: open_sizes(tensors[index]) for index, name in further.items()},
@@ -153,7 +162,7 @@ def _find_problem(sizes: Sequence[int | None], further: Sequence[Table]) -> str 
     """Return why a model does not take one image of these sizes and such tensors beside it; None if it
     does.
     """
-    are_real = all(type_of(tensor) == schema.REAL_TYPE for tensor in further)
+    are_real = all(type_of(tensor) == schema.FLOAT32 for tensor in further)
     takes_one_image = bool(sizes) and sizes[0] in (None, 1)
     return None if are_real and takes_one_image else EXPECTED
 
@@ -205,15 +214,15 @@ class _OperatorReader:
     def read_all(self, operators: Sequence[Table], codes: Sequence[str]) -> None:
         """Read operators, whose names are among the codes."""
         for operator in operators:
-            self.read(operator, codes[operator.scalar(schema.OPERATOR_CODE, "I")])
+            self.read(operator, codes[operator.scalar(schema.OPERATOR_CODE)])
 
     def read(self, operator: Table, op: str) -> None:
         """Read an operator, whose inputs have been read before. One that only unpacks a stored tensor stands
         for that tensor; one with an activation inside becomes two. Raise Unread for one that computes in
         whole numbers.
         """
-        outputs = operator.numbers(schema.OPERATOR_OUTPUTS, "i4").tolist()
-        sources = [index for index in operator.numbers(schema.OPERATOR_INPUTS, "i4").tolist() if index >= 0]
+        outputs = operator.numbers(schema.OPERATOR_OUTPUTS).tolist()
+        sources = [index for index in operator.numbers(schema.OPERATOR_INPUTS).tolist() if index >= 0]
         inputs = tuple(self._source(index, op) for index in sources)
         if op in ("DEQUANTIZE", "DENSIFY") and inputs[0][0] in self.stored:
             self.values[outputs[0]] = inputs[0]  # its numbers are real and all there already
@@ -240,7 +249,7 @@ class _OperatorReader:
         a scalar is. Raise ValueError if nothing before the operator gives it.
         """
         name, tensor = self.names[index], self.tensors[index]
-        if index not in self.values and 0 in tensor.numbers(schema.TENSOR_SHAPE, "i4"):
+        if index not in self.values and 0 in tensor.numbers(schema.TENSOR_SHAPE):
             self.stored[name] = read_array(name, tensor, np.zeros(0, np.uint8), 0)
             self.values[index] = name, 0
         if index not in self.values:
@@ -253,7 +262,7 @@ def _inner_activation(op: str, options: Table | None) -> str:
     field = schema.ACTIVATION_FIELDS.get(op)
     if options is None or field is None:
         return ""
-    return schema.ACTIVATIONS[options.scalar(field, "b")]
+    return schema.ACTIVATIONS[options.scalar(field)]
 
 
 def _readers_by_tensor(graph: Table, codes: Sequence[str]) -> dict[int, set[str]]:
@@ -262,8 +271,8 @@ def _readers_by_tensor(graph: Table, codes: Sequence[str]) -> dict[int, set[str]
     """
     readers = dict[int, set[str]]()
     for operator in graph.tables(schema.GRAPH_OPERATORS, MOST_NODES):
-        for index in operator.numbers(schema.OPERATOR_INPUTS, "i4").tolist():
-            readers.setdefault(index, set()).add(codes[operator.scalar(schema.OPERATOR_CODE, "I")])
+        for index in operator.numbers(schema.OPERATOR_INPUTS).tolist():
+            readers.setdefault(index, set()).add(codes[operator.scalar(schema.OPERATOR_CODE)])
     return readers
 
 
@@ -271,13 +280,9 @@ def _operator_code(code: Table) -> str:
     """Return an operator's name. Numbers above 127 have a field of their own, because the first one is a
     byte.
     """
-    number = max(code.scalar(schema.BYTE_CODE, "b"), code.scalar(schema.BUILTIN_CODE, "i"))
-    name = schema.LATER_CODES.get(number, "")
-    if 0 <= number < len(schema.OPERATOR_CODES):
-        name = schema.OPERATOR_CODES[number]
-    if name == "CUSTOM":
-        return f"custom operator {code.text(schema.CUSTOM_CODE)}"
-    return name or f"operator {number}"
+    number = max(code.scalar(schema.BYTE_CODE), code.scalar(schema.BUILTIN_CODE))
+    name = schema.OPERATOR_CODES.get(number, f"operator {number}")
+    return f"custom operator {code.text(schema.CUSTOM_CODE)}" if name == "CUSTOM" else name
 
 
 def _layer_name(names: Sequence[str], sources: Sequence[int], outputs: Sequence[int], op: str) -> str:

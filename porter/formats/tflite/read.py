@@ -5,7 +5,7 @@ run.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -34,8 +34,8 @@ from porter.filegraph.value_names import NodeOutput
 from porter.filegraph.walk import NodeWalk, Reader, Zeros
 from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes
-from porter.formats.tflite import windows
-from porter.formats.tflite.constants import RESHAPES, is_cast, kind_of, read_index, read_stated_numbers
+from porter.formats.tflite import schema, windows
+from porter.formats.tflite.constants import RESHAPES, is_cast, kind_of, read_index
 from porter.formats.tflite.model import EXPECTED, IMAGE, Operator, TfliteModel, read_model
 from porter.formats.tflite.tensors import Unread
 from porter.graph import Op, ops
@@ -44,25 +44,6 @@ from porter.padding import Size
 
 Walk = NodeWalk[Operator]
 _BINARY = ("ADD", "ADD_N", "DIV", "MAXIMUM", "MINIMUM", "MUL", "POW", "SUB")
-_IGNORED_FIELDS: Mapping[str, Collection[int]] = {
-    "ADD": (1,),
-    "BATCH_MATMUL": (2,),
-    "CONV_2D": (6,),
-    "DEPTHWISE_CONV_2D": (3,),
-    "FULLY_CONNECTED": (3, 4),
-    "PACK": (0,),
-    "RESHAPE": (0,),
-    "RESIZE_BILINEAR": (0, 1),
-    "SHAPE": (0,),
-    "SPLIT": (0,),
-    "SPLIT_V": (0,),
-    "SUB": (1,),
-    "TRANSPOSE_CONV": (4,),
-    "UNPACK": (0,),
-}
-"""Fields of options that say what tensors say too, that older versions had, or that are of whole numbers
-(tensorflow/compiler/mlir/lite/schema/schema.fbs).
-"""
 _LEAST_NORM = 1e-6
 """What an L2_NORMALIZATION divides by where the norm is smaller (tensorflow/lite/kernels/l2norm.cc)."""
 _ROUNDED_NOTE = (
@@ -87,8 +68,7 @@ def read_tflite(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
         with refusing_damage(path):
             return _make_checkpoint(path, data, read_model(data), outputs, size)
     except Unread as error:
-        message, next = error.args
-        raise FileError(message, where=path, next=next) from None
+        raise FileError(str(error), where=path, next=error.next) from None
 
 
 def _make_checkpoint(
@@ -178,17 +158,17 @@ def _fully_connected(node: Operator, x: Tensor, kernel: Tensor, bias: Tensor | N
     kernel takes becomes one of features.
     """
     stored = windows.expect_stored(kernel, 2)
-    is_shuffled, keep_num_dims = node.scalar(1, "b"), node.scalar(2, "B")
+    is_shuffled = node.option(schema.WEIGHTS_FORMAT)
     if is_shuffled:
         raise Unsupported("whose kernel is not stored row by row")
-    if not keep_num_dims and x.rank not in (0, 2):
+    if not node.option(schema.KEEP_NUM_DIMS) and x.rank not in (0, 2):
         x = x.reshape([-1, stored.shape[1]])
     return x.dense(Product(kernel.reference, "OI", None if bias is None else bias.reference))
 
 
 def _matmul(node: Operator, x: Tensor, other: Tensor) -> Tensor:
     """Return a matrix product of two values, or of a value and a stored matrix."""
-    adj_x, adj_y = bool(node.scalar(0, "B")), bool(node.scalar(1, "B"))
+    adj_x, adj_y = node.option(schema.ADJ_X), node.option(schema.ADJ_Y)
     if x.is_value and other.is_value:
         return matmul(x, other, [adj_x, adj_y])
     if adj_x:
@@ -221,7 +201,7 @@ _REDUCTIONS: Mapping[str, Reduction] = {
 def _reduce(node: Operator, x: Tensor, axes: Tensor) -> Tensor:
     """Return a reduction of `x` over the stated axes; one over none is Unsupported."""
     numbers = axes.integers()
-    keeps_axes = bool(node.scalar(0, "B"))
+    keeps_axes = node.option(schema.KEEP_DIMS)
     if not numbers:
         raise Unsupported("over no axes")
     if node.op == "REDUCE_PROD":
@@ -237,8 +217,7 @@ def _slice(node: Operator, x: Tensor, *bounds: Tensor) -> Tensor:
     # The slice takes the zeros off again that stand behind the batch.
     if batch is not None:
         return x.scope.tensor(batch)
-    ends_are_offsets = node.scalar(5, "B")
-    if ends_are_offsets:
+    if node.option(schema.SLICE_ENDS_ARE_OFFSETS):
         raise Unsupported("whose ends are offsets")
     return x.take(read_index(node, len(x.sizes), [tensor.dims() for tensor in bounds]))
 
@@ -248,7 +227,11 @@ def _batch_before_zeros(walk: Walk, node: Operator) -> NodeOutput | None:
     so onnx2tf pads batches that may be empty.
     """
     joined = walk.flow.nodes[node.source[0]]
-    if joined.op != "CONCATENATION" or joined.scalar(0, "i") or not walk.is_value(joined.source):
+    if (
+        joined.op != "CONCATENATION"
+        or joined.option(schema.CONCATENATION_AXIS)
+        or not walk.is_value(joined.source)
+    ):
         return None
     batch, *others = joined.inputs
     sizes = walk.sizes(batch) or ()
@@ -267,7 +250,7 @@ def _gather(node: Operator, x: Tensor, index: Tensor) -> Tensor:
     """
     cells = index.integers()
     shape = x.walk.constant_shape(index.source)
-    axis, batch_axes = node.scalar(0, "i"), node.scalar(1, "i")
+    axis, batch_axes = node.option(schema.GATHER_AXIS), node.option(schema.GATHER_BATCH_DIMS)
     if not cells or shape is None or (len(shape) > 1 and x.is_value) or batch_axes:
         raise Unsupported("by indices that differ by image")
     if len(cells) > 1:
@@ -279,9 +262,9 @@ def _gather(node: Operator, x: Tensor, index: Tensor) -> Tensor:
 
 def _response_norm(node: Operator, x: Tensor) -> Tensor:
     """Return a response norm across channels; the radius counts those on either side."""
-    radius = node.scalar(0, "i")
-    bias, alpha, beta = (node.scalar(field, "f") for field in (1, 2, 3))
-    return x.apply_op(ops.LocalResponseNorm(2 * radius + 1, alpha, beta, bias))
+    size = 2 * node.option(schema.RADIUS) + 1
+    bias, alpha, beta = map(node.option, (schema.BIAS, schema.ALPHA, schema.BETA))
+    return x.apply_op(ops.LocalResponseNorm(size, alpha, beta, bias))
 
 
 def _fill(node: Operator, sizes: Tensor, number: Tensor) -> Zeros | Numbers:
@@ -303,10 +286,8 @@ def _round_quotient(node: Operator, x: Tensor, divisor: Tensor) -> Tensor:
 
 
 def _cumsum(node: Operator, x: Tensor, axis: Tensor) -> Tensor:
-    """Return the value of a CUMSUM; its options are whether it leaves each number itself out, and whether it
-    goes backwards.
-    """
-    exclusive, reverse = bool(node.scalar(0, "B")), bool(node.scalar(1, "B"))
+    """Return the value of a CUMSUM, which may leave each number itself out, and may go backwards."""
+    exclusive, reverse = node.option(schema.CUMSUM_EXCLUSIVE), node.option(schema.CUMSUM_REVERSE)
     return x.cumsum(int(axis.number()), reverse, exclusive)
 
 
@@ -316,7 +297,7 @@ def _cast(node: Operator, x: Tensor) -> Tensor | Numbers:
     """
     if x.array is not None:
         return as_real(x.array) if is_cast(node) else as_whole(x.array)
-    is_of_reals = node.scalar(0, "b") in (0, 3)  # FLOAT32, and UINT8, as an image may be
+    is_of_reals = node.option(schema.CAST_FROM) in (schema.FLOAT32, schema.UINT8)  # an image may be UINT8
     if not is_cast(node) or not is_of_reals:
         raise Unsupported("to a type that rounds, or of numbers that are not real")
     return x
@@ -324,8 +305,7 @@ def _cast(node: Operator, x: Tensor) -> Tensor | Numbers:
 
 def _softmax(node: Operator, x: Tensor) -> Tensor:
     """Return a softmax over the last axis, without a beta."""
-    beta = node.scalar(0, "f", 1.0)
-    if beta != 1:
+    if node.option(schema.SOFTMAX_BETA) != 1:
         raise Unsupported("with a beta")
     return x.softmax(-1)
 
@@ -340,33 +320,37 @@ _FUNCTIONS: Functions = by_name(
         "BATCH_MATMUL": _matmul,
         "BROADCAST_TO": lambda node, x, sizes: x.expand(sizes.dims()),
         "CAST": _cast,
-        "CONCATENATION": lambda node, *values: concat(values, node.scalar(0, "i")),
+        "CONCATENATION": lambda node, *values: concat(values, node.option(schema.CONCATENATION_AXIS)),
         "CUMSUM": _cumsum,
-        "DEPTH_TO_SPACE": lambda node, x: x.apply_op(ops.DepthToSpace(node.scalar(0, "i"), "DCR")),
+        "DEPTH_TO_SPACE": lambda node, x: x.apply_op(ops.DepthToSpace(node.option(schema.BLOCK_SIZE), "DCR")),
         "EXPAND_DIMS": lambda node, x, axes: x.unsqueeze(axes.integers()),
         "FILL": _fill,
         "FULLY_CONNECTED": _fully_connected,
         "GATHER": _gather,
-        "GELU": lambda node, x: x.apply_elementwise(ops.Gelu(bool(node.scalar(0, "B")))),
-        "LEAKY_RELU": lambda node, x: x.apply_elementwise(ops.LeakyRelu(float(node.scalar(0, "f")))),
+        "GELU": lambda node, x: x.apply_elementwise(ops.Gelu(node.option(schema.GELU_APPROXIMATE))),
+        "LEAKY_RELU": lambda node, x: x.apply_elementwise(
+            ops.LeakyRelu(node.option(schema.LEAKY_RELU_ALPHA))
+        ),
         "LOCAL_RESPONSE_NORMALIZATION": _response_norm,
         "LOG_SOFTMAX": lambda node, x: x.softmax(-1, op=ops.LogSoftmax()),
-        "PACK": lambda node, *values: stack(values, node.scalar(1, "i")),
+        "PACK": lambda node, *values: stack(values, node.option(schema.PACK_AXIS)),
         "RANGE": lambda node, start, limit, step: arange(start.item(), limit.item(), step.item()),
         "RESHAPE": lambda node, x, sizes=None: x.reshape(
-            [*read_stated_numbers(node)] if sizes is None else sizes.dims()
+            node.stated_numbers if sizes is None else sizes.dims()
         ),
         "REVERSE_V2": lambda node, x, axes: x.flip(axes.integers()),
         "SHAPE": lambda node, x: sizes_array(x.sizes),
         "SOFTMAX": _softmax,
-        "SPACE_TO_DEPTH": lambda node, x: x.cells_as_channels(node.scalar(0, "i")),
+        "SPACE_TO_DEPTH": lambda node, x: x.cells_as_channels(node.option(schema.BLOCK_SIZE)),
         "SPLIT": lambda node, axis, x: x.split_evenly(int(axis.number()), len(node.gives)),
         "SPLIT_V": lambda node, x, sizes, axis: x.split(int(axis.number()), sizes.dims()),
-        "SQRT": lambda node, x: functions.sqrt_or_norm(x, lambda total: bool(total.scalar(0, "B"))),
-        "SQUEEZE": lambda node, x: x.squeeze(read_stated_numbers(node)),
+        "SQRT": lambda node, x: functions.sqrt_or_norm(x, lambda total: total.option(schema.KEEP_DIMS)),
+        "SQUEEZE": lambda node, x: x.squeeze(node.stated_numbers),
         "TILE": lambda node, x, times: x.repeat(times.dims()),
         "TRANSPOSE": lambda node, x, order: x.transpose(order.integers()),
-        "UNPACK": lambda node, x: x.split_evenly(node.scalar(1, "i"), len(node.gives), keep=False),
+        "UNPACK": lambda node, x: x.split_evenly(
+            node.option(schema.UNPACK_AXIS), len(node.gives), keep=False
+        ),
         "ZEROS_LIKE": lambda node, x: Zeros(x.sizes),
     }
 )
@@ -414,9 +398,8 @@ _PLAIN: Mapping[str, Op] = {
 def _unread_options(node: Operator) -> list[str]:
     """Return words for the fields of an operator's options that its reader did not ask for."""
     fields = [] if node.options is None else node.options.unread_fields
-    return [
-        f"field {field} of its options" for field in fields if field not in _IGNORED_FIELDS.get(node.op, ())
-    ]
+    ignored = schema.IGNORED_OPTIONS.get(node.op, ())
+    return [f"field {field} of its options" for field in fields if field not in ignored]
 
 
 READERS: Mapping[str, Reader[Operator]] = refuse_unread_settings(

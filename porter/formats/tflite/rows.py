@@ -17,14 +17,8 @@ from porter.filegraph.kernels.layouts import channels_last, pad, reorder_axes
 from porter.filegraph.kernels.resizing import Rule, resize
 from porter.filegraph.kernels.windows import Grid, same_pads
 from porter.filegraph.program import KernelProgram, OperatorCall, Row
+from porter.formats.tflite import schema
 from porter.formats.tflite.model import IMAGE, Operator, read_model
-
-_PADDING, _STRIDE_WIDTH, _STRIDE_HEIGHT, _FILTER_WIDTH, _FILTER_HEIGHT = range(5)
-"""Fields of the options of all windows in the schema, the last two of a Pool2D's only."""
-_CONV_DILATIONS, _DEPTHWISE_DILATIONS = 4, 5
-"""The first of the two fields with the dilations, of columns and then of rows."""
-_SAME = 0
-"""The schema's Padding."""
 
 
 def program(definition: bytes) -> KernelProgram:
@@ -87,18 +81,16 @@ def _as_ints(numbers: Any) -> list[int]:
     return [int(number) for number in np.asarray(numbers).ravel()]
 
 
-def _read_grid(operator: Operator, x: Numbers, sides: tuple[int, ...], dilations: int | None = None) -> Grid:
+def _read_grid(operator: Operator, x: Numbers, sides: tuple[int, ...]) -> Grid:
     """Return the strides, dilations and pads of a window over a map N×H×W×C.
 
     Args:
         sides: rows and columns of the window.
-        dilations: the first of the two fields that state these, None if there is none.
     """
-    stride = (operator.scalar(_STRIDE_HEIGHT, "i"), operator.scalar(_STRIDE_WIDTH, "i"))
-    dilation = (1, 1)
-    if dilations is not None:
-        dilation = (operator.scalar(dilations + 1, "i", 1), operator.scalar(dilations, "i", 1))
-    if operator.scalar(_PADDING, "b") != _SAME:
+    stride = operator.pair(schema.STRIDES)
+    dilations = schema.DILATIONS.get(operator.op)
+    dilation = operator.pair(dilations) if dilations else (1, 1)
+    if operator.option(schema.PADDING) != schema.SAME:
         return Grid(stride, dilation)
     (top, bottom), (left, right) = (
         same_pads(x.shape[1 + axis], (sides[axis] - 1) * dilation[axis] + 1, stride[axis]) for axis in (0, 1)
@@ -108,14 +100,14 @@ def _read_grid(operator: Operator, x: Numbers, sides: tuple[int, ...], dilations
 
 def _conv(operator: Operator, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
     """Compute CONV_2D, by groups if the kernel has fewer channels than the map."""
-    grid = _read_grid(operator, x, kernel.shape[1:3], _CONV_DILATIONS)
+    grid = _read_grid(operator, x, kernel.shape[1:3])
     groups = x.shape[3] // kernel.shape[3]
     return channels_last(windows.conv)(x, reorder_axes(kernel, "OHWI"), bias, grid, groups)
 
 
 def _depthwise_conv(operator: Operator, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
     """Compute DEPTHWISE_CONV_2D, whose kernel has filters for each channel of the map."""
-    grid = _read_grid(operator, x, kernel.shape[1:3], _DEPTHWISE_DILATIONS)
+    grid = _read_grid(operator, x, kernel.shape[1:3])
     return channels_last(windows.conv)(x, reorder_axes(kernel, "IHWO"), bias, grid, x.shape[3])
 
 
@@ -126,9 +118,9 @@ def _transposed_conv(
     gradient it is are cut off.
     """
     target = _as_ints(sizes)[1:3]
-    stride = (operator.scalar(_STRIDE_HEIGHT, "i"), operator.scalar(_STRIDE_WIDTH, "i"))
+    stride = operator.pair(schema.STRIDES)
     sides = kernel.shape[1:3]
-    is_same = operator.scalar(_PADDING, "b") == _SAME
+    is_same = operator.option(schema.PADDING) == schema.SAME
     cells_before = [
         same_pads(size, side, step)[0] if is_same else 0
         for size, side, step in zip(target, sides, stride, strict=True)
@@ -145,16 +137,15 @@ def _transposed_conv(
 
 def _pool(operator: Operator, x: Numbers) -> Any:
     """Compute MAX_POOL_2D or AVERAGE_POOL_2D."""
-    sides = (operator.scalar(_FILTER_HEIGHT, "i"), operator.scalar(_FILTER_WIDTH, "i"))
+    sides = operator.pair(schema.POOL_SIDES)
     pool = windows.max_pool if operator.op == "MAX_POOL_2D" else windows.average_pool
     return channels_last(pool)(x, sides, _read_grid(operator, x, sides))
 
 
 def _batch_matmul(operator: Operator, x: Numbers, other: Numbers) -> Any:
     """Compute BATCH_MATMUL, of transposed matrices if the options say so."""
-    adj_x, adj_y = (operator.scalar(field, "B") for field in (0, 1))
-    first = np.swapaxes(x, -1, -2) if adj_x else x
-    second = np.swapaxes(other, -1, -2) if adj_y else other
+    first = np.swapaxes(x, -1, -2) if operator.option(schema.ADJ_X) else x
+    second = np.swapaxes(other, -1, -2) if operator.option(schema.ADJ_Y) else other
     return first @ second
 
 
@@ -162,21 +153,20 @@ def _pad(operator: Operator, x: Numbers, table: Numbers, fill: Any = 0.0) -> Any
     """Return a value with a pad of one number, or with its own cells mirrored."""
     widths = [(int(before), int(after)) for before, after in table]
     if operator.op == "MIRROR_PAD":
-        is_symmetric = operator.scalar(0, "b")
+        is_symmetric = operator.option(schema.MIRROR_PAD_IS_SYMMETRIC)
         return pad(x, widths, "symmetric" if is_symmetric else "reflect")
     return pad(x, widths, value=float(np.asarray(fill).ravel()[0]))
 
 
 def _squeeze(operator: Operator, x: Numbers) -> Any:
     """Compute SQUEEZE: drop the stated axes, or all of one cell where none are stated."""
-    axes = _as_ints(operator.options.numbers(0, "i4")) if operator.options else []
-    return np.squeeze(x, tuple(axes) or None)
+    return np.squeeze(x, tuple(operator.stated_numbers) or None)
 
 
 def _reduction(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the row of a reduction, which may keep the axes."""
     return lambda operator, x, axes: function(
-        x, tuple(_as_ints(axes)), keepdims=bool(operator.scalar(0, "B"))
+        x, tuple(_as_ints(axes)), keepdims=operator.option(schema.KEEP_DIMS)
     )
 
 
@@ -185,9 +175,7 @@ def _resize(operator: Operator, x: Numbers, sizes: Any) -> Any:
     further on.
     """
     is_linear = operator.op == "RESIZE_BILINEAR"
-    # The options of a bilinear one begin with two fields of older versions.
-    fields = (2, 3) if is_linear else (0, 1)
-    aligns_corners, half_pixels = (operator.scalar(field, "B") for field in fields)
+    aligns_corners, half_pixels = map(operator.option, schema.ALIGN_CORNERS_HALF_PIXELS[operator.op])
     coordinates, rounding = "asymmetric", "floor"
     if aligns_corners:
         coordinates, rounding = "align_corners", "round_prefer_ceil"
@@ -202,7 +190,7 @@ def _resize(operator: Operator, x: Numbers, sizes: Any) -> Any:
 def _strided_slice(operator: Operator, x: Numbers, *bounds: Any) -> Any:
     """Compute STRIDED_SLICE: a part of `x` by starts, ends and steps, for each item of the index."""
     # Masks with a bit for each item of the index.
-    begin, end, ellipsis, new_axis, shrink_axis = (operator.scalar(field, "i") for field in range(5))
+    begin, end, ellipsis, new_axis, shrink_axis = map(operator.option, schema.SLICE_MASKS)
     index: list[Any] = []
     for item, (first, last, step) in enumerate(zip(*map(_as_ints, bounds), strict=True)):
         bit = 1 << item
@@ -236,7 +224,7 @@ def _depth_to_space(operator: Operator, x: Numbers) -> Any:
     """Compute DEPTH_TO_SPACE: parts of the channels become the cells of blocks, block rows first. A map
     2×3×4C by blocks of 2×2 becomes 4×6×C.
     """
-    side = operator.scalar(0, "i")
+    side = operator.option(schema.BLOCK_SIZE)
     images, rows, columns, channels = x.shape
     parts = x.reshape(images, rows, columns, side, side, channels // side**2).transpose(0, 1, 3, 2, 4, 5)
     return parts.reshape(images, rows * side, columns * side, -1)
@@ -246,7 +234,7 @@ def _space_to_depth(operator: Operator, x: Numbers) -> Any:
     """Compute SPACE_TO_DEPTH: the cells of blocks become channels, block rows first. A map 4×6×C by blocks of
     2×2 becomes 2×3×4C.
     """
-    side = operator.scalar(0, "i")
+    side = operator.option(schema.BLOCK_SIZE)
     images, rows, columns, channels = x.shape
     parts = x.reshape(images, rows // side, side, columns // side, side, channels).transpose(0, 1, 3, 2, 4, 5)
     return parts.reshape(images, rows // side, columns // side, -1)
@@ -280,15 +268,15 @@ def _batch_to_space(operator: Operator, x: Numbers, block: Any, crops: Any) -> A
 
 def _response_norm(operator: Operator, x: Numbers) -> Any:
     """Compute LOCAL_RESPONSE_NORMALIZATION; its alpha is for each channel of the window."""
-    size = 2 * operator.scalar(0, "i") + 1
-    bias, alpha, beta = (operator.scalar(field, "f") for field in (1, 2, 3))
+    size = 2 * operator.option(schema.RADIUS) + 1
+    bias, alpha, beta = map(operator.option, (schema.BIAS, schema.ALPHA, schema.BETA))
     return channels_last(values.response_norm)(x, size, alpha * size, beta, bias)
 
 
 def _cumsum(operator: Operator, x: Numbers, axis: Any) -> Any:
-    """Return running sums: the first option leaves each number itself out, the second begins at the end."""
+    """Return running sums, which may leave each number itself out, and may begin at the end."""
     (number,) = _as_ints(axis)
-    exclusive, reverse = (operator.scalar(field, "B") for field in (0, 1))
+    exclusive, reverse = operator.option(schema.CUMSUM_EXCLUSIVE), operator.option(schema.CUMSUM_REVERSE)
     turned = np.flip(x, number) if reverse else x
     sums = np.cumsum(turned, number) - (turned if exclusive else 0)
     return np.flip(sums, number) if reverse else sums
@@ -357,8 +345,12 @@ _ROWS: Mapping[str, Callable[..., Any]] = by_name(
         "BATCH_MATMUL": _batch_matmul,
         "BATCH_TO_SPACE_ND": _batch_to_space,
         "BROADCAST_TO": _elementwise(lambda x, sizes: np.broadcast_to(x, _as_ints(sizes))),
-        "CAST": lambda operator, x: x if operator.scalar(1, "b") == 0 else np.trunc(x).astype(np.int64),
-        "CONCATENATION": lambda operator, *several: np.concatenate(several, operator.scalar(0, "i")),
+        "CAST": lambda operator, x: (
+            x if operator.option(schema.CAST_TO) == schema.FLOAT32 else np.trunc(x).astype(np.int64)
+        ),
+        "CONCATENATION": lambda operator, *several: np.concatenate(
+            several, operator.option(schema.CONCATENATION_AXIS)
+        ),
         "CONV_2D": _conv,
         "CUMSUM": _cumsum,
         "DEPTHWISE_CONV_2D": _depthwise_conv,
@@ -366,30 +358,32 @@ _ROWS: Mapping[str, Callable[..., Any]] = by_name(
         "EXPAND_DIMS": _elementwise(lambda x, axis: np.expand_dims(x, _as_ints(axis)[0])),
         "FILL": _elementwise(lambda sizes, number: np.full(_as_ints(sizes), number)),
         "FULLY_CONNECTED": lambda operator, x, kernel, bias=None: values.dense(
-            x if operator.scalar(2, "B") else x.reshape(-1, kernel.shape[1]), kernel, bias
+            x if operator.option(schema.KEEP_NUM_DIMS) else x.reshape(-1, kernel.shape[1]), kernel, bias
         ),
-        "GATHER": lambda operator, x, places: np.take(x, np.asarray(places), operator.scalar(0, "i")),
-        "GELU": lambda operator, x: values.gelu(x, bool(operator.scalar(0, "B"))),
+        "GATHER": lambda operator, x, places: np.take(
+            x, np.asarray(places), operator.option(schema.GATHER_AXIS)
+        ),
+        "GELU": lambda operator, x: values.gelu(x, operator.option(schema.GELU_APPROXIMATE)),
         "L2_NORMALIZATION": _elementwise(
             lambda x: x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-6)
         ),
-        "LEAKY_RELU": lambda operator, x: values.relu(x, slope=operator.scalar(0, "f")),
+        "LEAKY_RELU": lambda operator, x: values.relu(x, slope=operator.option(schema.LEAKY_RELU_ALPHA)),
         "LOCAL_RESPONSE_NORMALIZATION": _response_norm,
         "MEAN": _reduction(np.mean),
-        "PACK": lambda operator, *several: np.stack(several, operator.scalar(1, "i")),
+        "PACK": lambda operator, *several: np.stack(several, operator.option(schema.PACK_AXIS)),
         "PRELU": _elementwise(lambda x, slope: values.relu(x, math.inf, slope)),
         "RANGE": _elementwise(lambda start, limit, step: np.arange(start.item(), limit.item(), step.item())),
         "REDUCE_MAX": _reduction(np.max),
         "REDUCE_MIN": _reduction(np.min),
         "REDUCE_PROD": _reduction(np.prod),
         "RESHAPE": lambda operator, x, sizes=None: x.reshape(
-            _as_ints(operator.options.numbers(0, "i4") if sizes is None and operator.options else sizes)
+            operator.stated_numbers if sizes is None else _as_ints(sizes)
         ),
         "REVERSE_V2": _elementwise(lambda x, axes: np.flip(x, tuple(_as_ints(axes)))),
         "SHAPE": _elementwise(lambda x: np.asarray(x.shape)),
         "SLICE": _slice,
         "LOG_SOFTMAX": lambda operator, x: values.log_softmax(x, -1),
-        "SOFTMAX": lambda operator, x: values.softmax(operator.scalar(0, "f", 1.0) * x, -1),
+        "SOFTMAX": lambda operator, x: values.softmax(operator.option(schema.SOFTMAX_BETA) * x, -1),
         "SPACE_TO_BATCH_ND": _space_to_batch,
         "SPACE_TO_DEPTH": _space_to_depth,
         "SPLIT": lambda operator, axis, x: tuple(np.split(x, len(operator.gives), _as_ints(axis)[0])),
@@ -400,6 +394,6 @@ _ROWS: Mapping[str, Callable[..., Any]] = by_name(
         "TILE": _elementwise(lambda x, times: np.tile(x, _as_ints(times))),
         "TRANSPOSE": _elementwise(lambda x, order: x.transpose(_as_ints(order))),
         "TRANSPOSE_CONV": _transposed_conv,
-        "UNPACK": lambda operator, x: tuple(np.moveaxis(x, operator.scalar(1, "i"), 0)),
+        "UNPACK": lambda operator, x: tuple(np.moveaxis(x, operator.option(schema.UNPACK_AXIS), 0)),
     }
 )

@@ -11,15 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from porter.base.dtypes import Array
-from porter.formats.tflite.flatbuffer import Table
+from porter.formats.tflite.flatbuffer import Field, Table
 
 Places = NDArray[np.int64]
 _MOST_LEVELS = 16
 _INDEX_TYPES = ("", "i4", "u2", "u1")
 """The types of the numbers of a SparseIndexVector, by its number in the schema."""
 # Fields of SparsityParameters and of DimensionMetadata, by their places in these.
-_ORDER, _BLOCKS, _LEVELS = 0, 1, 2
-_LEVEL_FORMAT, _DENSE_SIZE, _SEGMENTS, _INDICES = 0, 1, 2, 4
+_ORDER, _BLOCKS = Field(0, "i4"), Field(1, "i4")
+_LEVELS, _SEGMENTS, _INDICES = 2, 2, 4
+_IS_SPARSE, _DENSE_SIZE = Field(0, "?"), Field(1, "i")
 
 
 def fill_dense(values: Array, shape: tuple[int, ...], sparsity: Table) -> Array:
@@ -33,7 +34,7 @@ def fill_dense(values: Array, shape: tuple[int, ...], sparsity: Table) -> Array:
     """
     # The order in which the levels store the axes, a block's axes last, and the axis that each block's axis
     # divides.
-    order, blocks = ([int(axis) for axis in sparsity.numbers(field, "i4")] for field in (_ORDER, _BLOCKS))
+    order, blocks = ([int(axis) for axis in sparsity.numbers(field)] for field in (_ORDER, _BLOCKS))
     levels = sparsity.tables(_LEVELS, _MOST_LEVELS)
     stores_each_axis = sorted(order) == [*range(len(shape) + len(blocks))] and len(levels) == len(order)
     if not stores_each_axis or not {*blocks} <= {*range(len(shape))}:
@@ -70,13 +71,13 @@ def _read_coordinates(
     parents = np.zeros(1, np.int64)
     sides = dict[int, int]()
     for axis, level in zip(order, levels, strict=True):
-        is_sparse = level.scalar(_LEVEL_FORMAT, "b")
+        is_sparse = level.scalar(_IS_SPARSE)
         if is_sparse:
             segments, indices = (_level_numbers(level, field) for field in (_SEGMENTS, _INDICES))
             starts = segments[parents]
             counts = segments[parents + 1] - starts
         else:
-            sides[axis] = level.scalar(_DENSE_SIZE, "i")
+            sides[axis] = level.scalar(_DENSE_SIZE)
             starts = np.zeros_like(parents)
             counts = np.full_like(parents, sides[axis])
             indices = None
@@ -102,8 +103,8 @@ def _level_numbers(level: Table, field: int) -> Places:
     """Return the numbers of a level's index vector: `field` has their type, and the field after it their
     table. Raise ValueError if there is none.
     """
-    kind = level.scalar(field, "B")
+    kind = level.scalar(Field(field, "B"))
     table = level.table(field + 1)
     if table is None or not 0 < kind < len(_INDEX_TYPES):
         raise ValueError("a sparse level has no places")
-    return table.numbers(0, _INDEX_TYPES[kind]).astype(np.int64)
+    return table.numbers(Field(0, _INDEX_TYPES[kind])).astype(np.int64)

@@ -30,7 +30,15 @@ schema's TensorType. Both are int8 to them, whose zero is 0, whatever the file s
 
 
 class Unread(Exception):
-    """The model is not damaged, but porter does not read it: its arguments are why, and what to do."""
+    """The model is not damaged, but porter does not read it.
+
+    Attributes:
+        next: what to do.
+    """
+
+    def __init__(self, message: str, next: str) -> None:
+        super().__init__(message)
+        self.next = next
 
 
 def read_stored(
@@ -49,7 +57,7 @@ def read_stored(
     arrays = dict[str, Array]()
     budget = most_bytes(len(data))
     for index, (name, tensor) in enumerate(zip(names, tensors, strict=True)):
-        content = _buffer_bytes(data, buffers, tensor.scalar(schema.TENSOR_BUFFER, "I"))
+        content = _buffer_bytes(data, buffers, tensor.scalar(schema.TENSOR_BUFFER))
         if content is None:
             continue
         arrays[name] = array = read_array(name, tensor, content, budget, readers.get(index, ()))
@@ -63,7 +71,7 @@ def read_stored(
 
 def type_of(tensor: Table) -> int:
     """Return the number of a tensor's type in the schema."""
-    number: int = tensor.scalar(schema.TENSOR_TYPE, "b")
+    number: int = tensor.scalar(schema.TENSOR_TYPE)
     return number
 
 
@@ -72,11 +80,11 @@ def _buffer_bytes(data: bytes, buffers: Sequence[Table], index: int) -> Array | 
     one.
     """
     buffer = buffers[index]
-    start, size = buffer.scalar(schema.BUFFER_OFFSET, "Q"), buffer.scalar(schema.BUFFER_SIZE, "Q")
+    start, size = buffer.scalar(schema.BUFFER_OFFSET), buffer.scalar(schema.BUFFER_SIZE)
     is_behind_tables = start > 1  # 0 and 1 say that it is not
     if is_behind_tables and start + size <= len(data):
         return np.frombuffer(data, np.uint8, size, start)
-    content = buffer.numbers(schema.BUFFER_DATA, "u1")
+    content = buffer.numbers(schema.BUFFER_DATA)
     return content if content.size else None
 
 
@@ -126,7 +134,7 @@ def _stored_numbers(name: str, tensor: Table, content: Array, dtype: np.dtype[An
         dtype: of a number in the file.
         byte_limit: the bytes that a sparse tensor may become.
     """
-    shape = tuple(int(size) for size in tensor.numbers(schema.TENSOR_SHAPE, "i4"))
+    shape = tuple(int(size) for size in tensor.numbers(schema.TENSOR_SHAPE))
     sparsity = tensor.table(schema.TENSOR_SPARSITY)
     cells = math.prod(shape)
     fits = sparsity is not None or cells * dtype.itemsize == content.size
@@ -152,7 +160,7 @@ def _expect_hybrid(name: str, tensor: Table, scales: int, zero: Array, readers: 
         readers: the operators that read it.
     """
     kind = type_of(tensor)
-    channels = int(tensor.numbers(schema.TENSOR_SHAPE, "i4")[-1])
+    channels = int(tensor.numbers(schema.TENSOR_SHAPE)[-1])
     unsuited = next((op for op in sorted(readers) if kind not in _HYBRID.get(op, (kind,))), None)
     problem = ""
     if unsuited is not None:
@@ -174,17 +182,17 @@ def quantisation_of(tensor: Table) -> tuple[Array, Array, int] | None:
     table = tensor.table(schema.TENSOR_QUANTISATION) if type_of(tensor) in schema.QUANTISED else None
     if table is None:
         return None
-    scale = table.numbers(schema.SCALE, "f4")
+    scale = table.numbers(schema.SCALE)
     if not scale.size:
         return None
-    return scale, table.numbers(schema.ZERO_POINT, "i8"), abs(table.scalar(schema.QUANTISED_AXIS, "i"))
+    return scale, table.numbers(schema.ZERO_POINT), abs(table.scalar(schema.QUANTISED_AXIS))
 
 
 def open_sizes(tensor: Table) -> tuple[int | None, ...]:
     """Return a tensor's sizes, None where they are open, which is -1 in its signature."""
     shape, signature = (
-        tensor.numbers(schema.TENSOR_SHAPE, "i4"),
-        tensor.numbers(schema.TENSOR_SHAPE_SIGNATURE, "i4"),
+        tensor.numbers(schema.TENSOR_SHAPE),
+        tensor.numbers(schema.TENSOR_SHAPE_SIGNATURE),
     )
     sizes = signature if signature.size == shape.size else shape
     return tuple(int(size) if size > 0 else None for size in sizes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Literal
 
 from porter.base.name_tables import by_name
 from porter.filegraph import tensorflow
@@ -12,16 +13,13 @@ from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.places import Items
 from porter.filegraph.tensor import Tensor
 from porter.filegraph.tensorflow import pads_by_axis
+from porter.formats.tflite import schema
 from porter.formats.tflite.model import Operator
 from porter.graph import ops
 from porter.graph.ops import LARGEST_FLOAT32
 from porter.padding import LOWEST, Convention, Window
 
 KERNELS = ("CONV_2D", "DEPTHWISE_CONV_2D")
-_PADDING, _STRIDE_WIDTH, _STRIDE_HEIGHT, _FILTER_WIDTH, _FILTER_HEIGHT = range(5)
-"""Fields of the options of all windows in the schema, the last two of a Pool2D's only."""
-_CONV_DILATIONS, _DEPTHWISE_DILATIONS = 4, 5
-"""The first of the two fields with the dilations, of columns and then of rows."""
 _PADDING_RULES = Items(("SAME", "VALID"))
 
 
@@ -49,15 +47,12 @@ def _stored_tensors(kernel: StoredTensor, bias: Tensor | None, axes: str) -> dic
     return tensors
 
 
-def _read_window(node: Operator, sides: tuple[int, int], dilations: int | None) -> tuple[Window, Convention]:
-    """Return the window that an operator's options state; `dilations` is the first of the two fields that
-    have them, None if there is none.
-    """
-    stride = (node.scalar(_STRIDE_HEIGHT, "i"), node.scalar(_STRIDE_WIDTH, "i"))
-    dilation = (1, 1)
-    if dilations is not None:
-        dilation = (node.scalar(dilations + 1, "i", 1), node.scalar(dilations, "i", 1))
-    return Window(sides, stride, dilation), Convention("valid" if node.scalar(_PADDING, "b") else "same")
+def _read_window(node: Operator, sides: tuple[int, int]) -> tuple[Window, Convention]:
+    """Return the window that an operator's options state, and its padding."""
+    dilations = schema.DILATIONS.get(node.op)
+    dilation = node.pair(dilations) if dilations else (1, 1)
+    rule: Literal["same", "valid"] = "same" if node.option(schema.PADDING) == schema.SAME else "valid"
+    return Window(sides, node.pair(schema.STRIDES), dilation), Convention(rule)
 
 
 def _conv(node: Operator, x: Tensor, weights: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -69,8 +64,7 @@ def _conv(node: Operator, x: Tensor, weights: Tensor, bias: Tensor | None = None
     filters = kernel.shape[3 if is_depthwise else 0]
     channels = x.value.channels or kernel.shape[3]
     groups = channels if is_depthwise else channels // kernel.shape[3]
-    dilations = _DEPTHWISE_DILATIONS if is_depthwise else _CONV_DILATIONS
-    window, convention = _read_window(node, (kernel.shape[1], kernel.shape[2]), dilations)
+    window, convention = _read_window(node, (kernel.shape[1], kernel.shape[2]))
     tensors = _stored_tensors(kernel, bias, "IHWO" if is_depthwise else "OHWI")
     return x.conv(ops.Conv(filters, window, convention, groups), tensors)
 
@@ -87,9 +81,9 @@ def _transposed_conv(
     x_sizes = x.walk.views.own_view(x.value).known_sizes
     if len(target) != 4 or len(x_sizes) != 4:
         raise Unsupported("to a size that is not stated")
-    window, _ = _read_window(node, (kernel.shape[1], kernel.shape[2]), None)
+    window, _ = _read_window(node, (kernel.shape[1], kernel.shape[2]))
     pads = tensorflow.transposed_conv_cuts(
-        window, x_sizes[1:3], target[1:3], _PADDING_RULES[node.scalar(_PADDING, "b")]
+        window, x_sizes[1:3], target[1:3], _PADDING_RULES[node.option(schema.PADDING)]
     )
     tensors = _stored_tensors(kernel, bias, "IHWO")
     return x.apply_op(ops.ConvTranspose(kernel.shape[0], window, pads, bias="bias" in tensors), **tensors)
@@ -100,8 +94,7 @@ def _pool(node: Operator, x: Tensor) -> Tensor:
     lowest are pads of -inf.
     """
     flow = x.walk.flow
-    sides = (node.scalar(_FILTER_HEIGHT, "i"), node.scalar(_FILTER_WIDTH, "i"))
-    window, convention = _read_window(node, sides, None)
+    window, convention = _read_window(node, node.pair(schema.POOL_SIDES))
     if node.op == "AVERAGE_POOL_2D":
         return x.pool("mean", window, convention)
     # Such a pad stands before the pool as an operator of its own.
@@ -115,7 +108,7 @@ def _pool(node: Operator, x: Tensor) -> Tensor:
 def _pad(node: Operator, x: Tensor, pads: Tensor, fill: Tensor | None = None) -> Tensor:
     """Return a value with a pad of one number, or with its own cells mirrored."""
     if node.op == "MIRROR_PAD":
-        is_symmetric = node.scalar(0, "b")
+        is_symmetric = node.option(schema.MIRROR_PAD_IS_SYMMETRIC)
         return x.extend(pads_by_axis(pads), "symmetric" if is_symmetric else "reflect")
     return x.pad(pads_by_axis(pads), 0.0 if fill is None else fill.number())
 
@@ -123,9 +116,7 @@ def _pad(node: Operator, x: Tensor, pads: Tensor, fill: Tensor | None = None) ->
 def _resize(node: Operator, x: Tensor, sizes: Tensor) -> Tensor:
     """Return a map resized to the nearest or between the nearest cells."""
     is_linear = node.op == "RESIZE_BILINEAR"
-    # The options of a bilinear one begin with two fields of older versions.
-    fields = (2, 3) if is_linear else (0, 1)
-    aligns_corners, half_pixels = (bool(node.scalar(field, "B")) for field in fields)
+    aligns_corners, half_pixels = map(node.option, schema.ALIGN_CORNERS_HALF_PIXELS[node.op])
     return tensorflow.resize_to(x, sizes, tensorflow.resize_rule(is_linear, half_pixels, aligns_corners))
 
 

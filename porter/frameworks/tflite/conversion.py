@@ -22,6 +22,7 @@ from porter.base.options import TO
 from porter.filegraph.names import Names
 from porter.formats.limits import MOST_NODES
 from porter.formats.tensorflow import import_tensorflow, quiet_stderr
+from porter.formats.tflite import schema
 from porter.formats.tflite.flatbuffer import root
 from porter.formats.tflite.model import read_model
 from porter.frameworks import Tensors
@@ -42,8 +43,6 @@ _LACKING_OPERATOR = re.compile(r"'(tf\.\w+)' op is neither a custom op nor a fle
 
 WeightKind = Literal["float32", "float16", "dynamic"]
 """What weights are stored as; `dynamic` is 8 bits and a scale for each filter."""
-_ROUNDED_TYPES = (1, 9)
-"""FLOAT16 and INT8 of the schema's TensorType."""
 _HALF_A_STEP = 0.5 / 127
 """Half a step of the rounding, as a part of a filter's largest weight."""
 
@@ -86,8 +85,9 @@ def _save_for_converter(tensorflow: Any, plan: Plan, tensors: Tensors, folder: s
 def has_rounded_weights(content: bytes) -> bool:
     """Say whether a file has weights of fewer bits than float32."""
     # Model.subgraphs is field 2, SubGraph.tensors field 0, and Tensor.type field 1 of the schema.
-    graph = root(content).tables(2, MOST_NODES)[0]
-    return any(tensor.scalar(1, "b") in _ROUNDED_TYPES for tensor in graph.tables(0, MOST_NODES))
+    graph = root(content).tables(schema.MODEL_GRAPHS, MOST_NODES)[0]
+    tensors = graph.tables(schema.GRAPH_TENSORS, MOST_NODES)
+    return any(tensor.scalar(schema.TENSOR_TYPE) in (schema.FLOAT16, schema.INT8) for tensor in tensors)
 
 
 def expect_rounding(content: bytes, plain: bytes) -> None:

@@ -14,6 +14,7 @@ from porter.base.errors import FileError, UsageError
 from porter.base.options import DTYPE
 from porter.files import digest
 from porter.formats.limits import MOST_NODES
+from porter.formats.tflite import schema
 from porter.formats.tflite.flatbuffer import root
 from porter.formats.tflite.model import read_model
 from porter.frameworks import OwnTensors, Tensors
@@ -55,11 +56,10 @@ def _with_usual_size(content: bytes, rows: int, columns: int) -> bytes:
     """Return a file of open sizes whose only input has this size until it is given another; the converter
     writes one cell.
     """
-    # Model.subgraphs is field 2, SubGraph.inputs field 1 and .tensors field 0, Tensor.shape field 0.
-    graph = root(content).tables(2, 1)[0]
+    graph = root(content).tables(schema.MODEL_GRAPHS, 1)[0]
     changed = bytearray(content)
-    image = graph.tables(0, MOST_NODES)[int(graph.numbers(1, "i4")[0])]
-    shape_start, _ = image.vector(0, 4)
+    image = graph.tables(schema.GRAPH_TENSORS, MOST_NODES)[int(graph.numbers(schema.GRAPH_INPUTS)[0])]
+    shape_start, _ = image.vector(schema.TENSOR_SHAPE.place, 4)
     # The shape is four int32: the batch, which stays, rows, columns, channels.
     struct.pack_into("<2i", changed, shape_start + 4, rows, columns)
     return bytes(changed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import flatbuffers  # type: ignore[import-untyped]
 
-from porter.formats.tflite.flatbuffer import Table, root
+from porter.formats.tflite.flatbuffer import Field, Table, root
 from porter.formats.tflite.model import Operator
 from porter.formats.tflite.read import _unread_options
 
@@ -22,8 +22,8 @@ def options(*fields: int) -> Table:
 def test_a_field_that_nothing_asks_for_is_named() -> None:
     """It would make another function of the same operator."""
     softmax = Operator("it", "SOFTMAX", (), (), options(0, 5))
-    softmax.scalar(0, "b")
-    softmax.scalar(3, "b")
+    softmax.option(Field(0, "b"))
+    softmax.option(Field(3, "b"))
     assert _unread_options(softmax) == ["field 5 of its options"]
     depthwise = Operator("it", "DEPTHWISE_CONV_2D", (), (), options(3))
     assert _unread_options(depthwise) == [], "its kernel has the multiplier, too"

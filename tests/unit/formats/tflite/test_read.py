@@ -169,9 +169,9 @@ def test_numbers_and_places_are_those_of_tensorflows_schema() -> None:
     TensorFlow Lite's interpreter is installed.
     """
     theirs = importlib.import_module("tensorflow.lite.python.schema_py_generated")
-    own = {number: name for number, name in enumerate(schema.OPERATOR_CODES) if name} | schema.LATER_CODES
+    own = schema.OPERATOR_CODES
     assert own == {getattr(theirs.BuiltinOperator, name): name for name in own.values()}
-    activations = dict(enumerate(schema.ACTIVATIONS)) | {0: "NONE"}
+    activations = schema.ACTIVATIONS | {0: "NONE"}
     assert activations == {
         getattr(theirs.ActivationFunctionType, name): name for name in activations.values()
     }
@@ -180,11 +180,11 @@ def test_numbers_and_places_are_those_of_tensorflows_schema() -> None:
         "MAX_POOL_2D": "Pool2DOptions",
         "L2_NORMALIZATION": "L2NormOptions",
     }
-    for name, place in schema.ACTIVATION_FIELDS.items():
+    for name, field in schema.ACTIVATION_FIELDS.items():
         words = name.replace("CONV_2D", "CONV2_D").replace("_", " ").title().replace(" ", "")
         options = getattr(theirs, short.get(name, f"{words}Options"))
         stated = inspect.getsource(options.FusedActivationFunction)
-        assert f"_tab.Offset({4 + 2 * place})" in stated, name
+        assert f"_tab.Offset({4 + 2 * field.place})" in stated, name
 
 
 def test_boxes_of_four_axes_are_no_map(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from porter.cli.printing import conversion
 from porter.formats.reading import read_checkpoint
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tflite import model, rows, schema, tensors as stored_tensors
+from porter.formats.tflite.flatbuffer import Field
 from porter.formats.tflite.model import read_model
 from porter.frameworks.numpy.engine import build_file, run_reference
 from porter.frameworks.tflite.witness import NAME, disagreement
@@ -77,8 +78,8 @@ def swapped(names: Any, one: str, other: str) -> Any:
 
 TABLES = {
     "an operator's number": (
-        "LATER_CODES",
-        lambda: swapped(schema.LATER_CODES, "GELU", "RELU_0_TO_1"),
+        "OPERATOR_CODES",
+        lambda: swapped(schema.OPERATOR_CODES, "GELU", "RELU_0_TO_1"),
         "GELU|RELU_0",
     ),
     "two operators": (
@@ -87,7 +88,11 @@ TABLES = {
         "MINIMUM",
     ),
     "an activation": ("ACTIVATIONS", lambda: swapped(schema.ACTIVATIONS, "RELU", "RELU6"), "RELU"),
-    "its place": ("ACTIVATION_FIELDS", lambda: {**schema.ACTIVATION_FIELDS, "CONV_2D": 4}, "CONV_2D"),
+    "its place": (
+        "ACTIVATION_FIELDS",
+        lambda: {**schema.ACTIVATION_FIELDS, "CONV_2D": Field(4, "b")},
+        "CONV_2D",
+    ),
 }
 
 
@@ -101,21 +106,21 @@ def test_a_mistake_in_a_table_is_refused(name: str, file: Path, monkeypatch: pyt
     assert any(f"({each}" in found for each in op.split("|"))
 
 
-@pytest.mark.parametrize(("kind", "field"), [("i", 0), ("f", 0), ("B", 0)], ids=["axis", "slope", "kept"])
+@pytest.mark.parametrize(("kind", "field"), [("i", 0), ("f", 0), ("?", 0)], ids=["axis", "slope", "kept"])
 def test_an_option_that_is_read_wrongly_is_refused(
     kind: str, field: int, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An axis by one, a slope by 1 %, and a flag: both sides read them by `Operator.scalar`."""
-    right = model.Operator.scalar
+    """An axis by one, a slope by 1 %, and a flag: both sides read them by `Operator.option`."""
+    right = model.Operator.option
 
-    def wrong(self: Any, place: int, given: str, default: Any = 0) -> Any:
-        value = right(self, place, given, default)
-        if (place, given) != (field, kind):
+    def wrong(self: Any, given: Field) -> Any:
+        value = right(self, given)
+        if (given.place, given.kind) != (field, kind):
             return value
-        return {"i": lambda: value - 1, "f": lambda: value * 1.01, "B": lambda: value ^ 1}[kind]()
+        return {"i": lambda: value - 1, "f": lambda: value * 1.01, "?": lambda: not value}[kind]()
 
     checkpoint = read_checkpoint(file)
-    monkeypatch.setattr(model.Operator, "scalar", wrong)
+    monkeypatch.setattr(model.Operator, "option", wrong)
     found = disagreement(checkpoint, SIZE, True)
     assert found is not None and "disagree on" in found
 
@@ -128,7 +133,7 @@ def test_the_proof_refuses_it_and_says_what_is_held(
     assert made.verdict is not None
     assert made.verdict.held == ("the file's operators and tensors: held to TensorFlow Lite's interpreter",)
     with monkeypatch.context() as wrong:
-        wrong.setattr(schema, "LATER_CODES", swapped(schema.LATER_CODES, "GELU", "SIGN"))
+        wrong.setattr(schema, "OPERATOR_CODES", swapped(schema.OPERATOR_CODES, "GELU", "SIGN"))
         with pytest.raises(Contradiction, match="porter and TensorFlow Lite's interpreter disagree"):
             porter.convert(file, to="torch", out=tmp_path / "wrong")
     monkeypatch.setattr("porter.frameworks.tflite.witness.find_spec", lambda name: None)
