@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,7 +13,6 @@ from porter.base.name_tables import by_name
 from porter.filegraph import einsum, functions, norms, products
 from porter.filegraph.attention import AttentionScores
 from porter.filegraph.axes import View
-from porter.filegraph.dataflow import Operand
 from porter.filegraph.dims import fixed_sizes
 from porter.filegraph.file_graph import Stored, Unsupported, first_supported
 from porter.filegraph.layer_values import Value
@@ -28,74 +27,11 @@ from porter.formats.torch_export.program_sizes import whole_numbers
 from porter.formats.torch_export.reading import Call, Function
 from porter.graph import ops
 
-KINDS = {
-    "ge": "GreaterOrEqual",
-    "gt": "Greater",
-    "le": "LessOrEqual",
-    "lt": "Less",
-    "add": "Add",
-    "sub": "Sub",
-    "rsub": "Sub",
-    "mul": "Mul",
-    "div": "Div",
-    "pow": "Pow",
-    "maximum": "Max",
-    "minimum": "Min",
-    "neg": "Neg",
-    "sqrt": "Sqrt",
-    "rsqrt": "Rsqrt",
-    "sigmoid": "Sigmoid",
-    "tanh": "Tanh",
-    "relu": "Relu",
-    "erf": "Erf",
-    "exp": "Exp",
-    "log1p": "Log1p",
-    "abs": "Abs",
-    "where": "Where",
-    "clamp_min": "Max",
-    "clamp_max": "Min",
-    "reciprocal": "Reciprocal",
-    "relu6": "Relu6",
-    "constant_pad_nd": "pad",
-    "reshape": "view",
-    "_unsafe_view": "view",
-}
-"""Names of ops in patterns."""
 _MOST_MOVES = 8
 """How many moves a kernel may have gone through."""
 # The pattern of torch's local response norm: means over channels of squares, by a pool over five axes.
 _CHANNEL_MEANS = "view", ("squeeze", ("avg_pool3d", ("pad", ("view", ("Mul", "x", "x")))))
 """The pattern of what torch's local response norm divides by: each op, and behind it what it reads."""
-
-
-def kind_of(node: AtenNode) -> str:
-    """Return a node's op under the name that porter's patterns use: hardtanh to 6 is a `Relu6`, a clamp with
-    one bound a `Max` or a `Min`, a mean that keeps its axes a `Mean`, and others are as `KINDS` has them. An
-    op keeps its own name where it has a factor, a rounding or other operands' order.
-    """
-    if node.op == "hardtanh" and (node.arguments.get("min_val"), node.arguments.get("max_val")) == (0, 6):
-        return "Relu6"
-    if node.op == "clamp":
-        has_min, has_max = (node.arguments.get(name) is not None for name in ("min", "max"))
-        if has_min and has_max:
-            return "Clip"
-        return "Max" if has_min else "Min"
-    if node.op == "mean" and node.arguments.get("keepdim"):
-        return "Mean"
-    is_plain = (
-        node.op != "rsub" and node.arguments.get("alpha", 1) == 1 and not node.arguments.get("rounding_mode")
-    )
-    return KINDS.get(node.op, node.op) if is_plain else node.op
-
-
-def operands(node: AtenNode) -> Sequence[Operand]:
-    """Return a node's inputs, and the axis of a mean over one behind them, which porter's patterns
-    look at.
-    """
-    axes = node.arguments.get("dim") if node.op == "mean" else None
-    if isinstance(axes, list) and len(axes) == 1:
-        return (*node.inputs, float(axes[0]))
-    return node.inputs
 
 
 def _sub(x: Tensor, other: Tensor, alpha: float = 1) -> Tensor:

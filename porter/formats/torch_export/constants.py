@@ -15,7 +15,7 @@ from porter.filegraph.tensor import Scope, Tensor
 from porter.filegraph.walk import Outputs
 from porter.formats.torch_export.archive import FLOATS
 from porter.formats.torch_export.nodes import AtenNode
-from porter.formats.torch_export.one_hots import ROWS
+from porter.formats.torch_export.rewrites import ROWS
 
 REALS = (None, *FLOATS)
 """Types of a cast that changes no function in exact arithmetic: real numbers (ScalarType)."""

@@ -32,8 +32,8 @@ _RUNNABLE_OPS = frozenset(
     | {"select_scatter", "empty", "empty_like", "empty_permuted", "new_empty"}
     | {"new_zeros", "new_ones", "new_full"}
 )
-"""The closed list: what porter reads, and what it reads as something else (porter.formats.torch_export.casts,
-one_hots and writes).
+"""The closed list: what porter reads, and what it reads as something else (`rewrites` and `writes` of
+porter.formats.torch_export).
 """
 _MEMORY_FORMATS = {1: torch.contiguous_format, 2: torch.channels_last, 4: torch.preserve_format}
 """MemoryFormat (torch/_export/serde/schema.py)."""

@@ -17,9 +17,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from porter.filegraph.file_graph import Foreign
 from porter.formats.reading import read_checkpoint
 from porter.formats.torch_export.moves import VIEWS
-from porter.formats.torch_export.one_hots import ROWS
 from porter.formats.torch_export.ops import INNER, READERS
 from porter.formats.torch_export.read import tap_of
+from porter.formats.torch_export.rewrites import ROWS
 from porter.frameworks.torch.engine import build_file, run_reference
 from porter.graph import AdaptiveAvgPool, ReduceMap
 from porter.padding import ANY

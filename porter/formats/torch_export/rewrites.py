@@ -1,5 +1,5 @@
-"""Products of one-hot vectors and a table, which are rows of the table: the vectors of all positions would
-take gigabytes.
+"""A program in which nodes that no reader takes are others: casts to the type of another value, and products
+of one-hot vectors and a table, because the vectors of all positions would take gigabytes.
 """
 
 from __future__ import annotations
@@ -8,6 +8,33 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from porter.formats.torch_export.nodes import AtenNode, AtenProgram
+
+
+def state_cast_types(program: AtenProgram) -> AtenProgram:
+    """Return the program in which a cast to the type of another value, such as `x.type_as(y)`, is one to this
+    type, such as `x.to(torch.float32)`, so that it does not depend on the value.
+    """
+    nodes = {name: _state_type(node, program.types.get(name)) for name, node in program.nodes.items()}
+    return replace(program, nodes=nodes)
+
+
+def _state_type(node: AtenNode, kind: int | None) -> AtenNode:
+    """Return a node that states its type in place of the value that has it, if it is a cast to another
+    value's type; other nodes as they are.
+
+    Args:
+        kind: the ScalarType of the node's value; None if the program does not say it.
+
+    Raises:
+        ValueError: it casts no value.
+    """
+    if node.op not in ("type_as", "to") or "other" not in node.arguments or kind is None:
+        return node
+    source = node.arguments["self"]
+    if not isinstance(source, tuple):
+        raise ValueError(f"a cast of {source!r:.40}")
+    return replace(node, op="to", inputs=(source,), arguments={"self": source, "dtype": kind})
+
 
 ROWS = "rows_at_places"
 """The op that such a product is: of whole numbers, whose axes go into the order `dims`, and a table."""
