@@ -15,9 +15,10 @@ import numpy as np
 
 from porter.filegraph import constants
 from porter.filegraph.along import Axes
-from porter.filegraph.dataflow import N
+from porter.filegraph.dataflow import N, Pattern
 from porter.filegraph.dims import Open
 from porter.filegraph.file_graph import Unsupported
+from porter.filegraph.layer_values import Value
 from porter.filegraph.parts import MOST_PARTS
 from porter.filegraph.several import maximum
 from porter.filegraph.tensor import Scope, Tensor, combine_operands, compare_operands, compute_or_derive
@@ -421,3 +422,32 @@ def match_l2_normalize(scope: Scope) -> Tensor | None:
             least_norm = 1 / captures["$most"]
             return divide_by_norm(scope.tensor(captures["x"]), 2, captures["#axes"], least_norm)
     return None
+
+
+def match_response_norm(
+    scope: Scope, means: Pattern, pool: str, size_of: Callable[[Any, Value], int | None]
+) -> Tensor | None:
+    """Match what torch.nn.functional.local_response_norm writes, x / (bias + alpha * means of squares) **
+    beta, and return it as one op; None for other quotients. Its alpha multiplies a mean, porter's a sum.
+
+    Args:
+        means: the means of squares over neighbouring channels, as a pattern whose `pool` is the op that takes
+            them.
+        size_of: over how many channels that does, from its node and x; None where it takes others.
+    """
+    flow = scope.walk.flow
+    pattern = "Div", "x", ("Pow", ("Add", ("Mul", means, "$alpha"), "$bias"), "$beta")
+    captures = flow.match(scope.node, pattern)
+    if captures is None:
+        return None
+    x = scope.tensor(captures["x"])
+    pool_node = scope.node
+    while pool_node.op != pool:  # from the quotient to its divisor, and on to the pool
+        live_inputs = [name for name, _ in pool_node.inputs if name in flow.live]
+        pool_node = flow.nodes[live_inputs[-1] if pool_node is scope.node else live_inputs[0]]
+    size = size_of(pool_node, x.value)
+    if size is None:
+        return None
+    size = size or 1  # a damaged file may state 0
+    alpha, beta, bias = captures["$alpha"], captures["$beta"], captures["$bias"]
+    return x.apply_op(ops.LocalResponseNorm(size, alpha / size, beta, bias))

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from porter.filegraph.axes import Source, View
-from porter.filegraph.dataflow import N, OperatorNode, Pattern, StoredTensor
+from porter.filegraph.dataflow import OperatorNode, StoredTensor
 from porter.filegraph.dims import Dim, Open, product, quotient
 from porter.filegraph.file_graph import Stored, Unsupported, none_if_unsupported
-from porter.filegraph.layer_values import Value
 from porter.filegraph.value_names import NodeOutput
-from porter.filegraph.walk import NodeWalk, Walk
+from porter.filegraph.walk import Walk
 from porter.graph import Op, ops
 
 NormOp = ops.BatchNorm | ops.LayerNorm | ops.RmsNorm | ops.GroupNorm
@@ -92,34 +91,6 @@ def _vector_of_one_image(walk: Walk, source: NodeOutput, images: Dim, channels: 
     if np.any(rows != rows[0]):
         return None
     return walk.flow.store_computed(f"{source_name}:of one image", rows[0]).name, 0
-
-
-def response_norm(
-    walk: NodeWalk[N], node: N, means: Pattern, pool: str, size_of: Callable[[N, Value], int | None]
-) -> Value | None:
-    """Add what torch.nn.functional.local_response_norm writes, x / (bias + alpha * means of squares) ** beta,
-    as one op; return None for other quotients. Its alpha multiplies a mean, porter's a sum.
-
-    Args:
-        means: the means of squares over neighbouring channels, as a pattern whose `pool` is the op that takes
-            them.
-        size_of: over how many channels that does, from its node and x; None where it takes others.
-    """
-    pattern = "Div", "x", ("Pow", ("Add", ("Mul", means, "$alpha"), "$bias"), "$beta")
-    captures = walk.flow.match(node, pattern)
-    if captures is None:
-        return None
-    value = walk.layouts.value(captures["x"])
-    pool_node = node
-    while pool_node.op != pool:  # from the quotient to its divisor, and on to the pool
-        live_inputs = [name for name, _ in pool_node.inputs if name in walk.flow.live]
-        pool_node = walk.flow.nodes[live_inputs[-1] if pool_node is node else live_inputs[0]]
-    size = size_of(pool_node, value)
-    if size is None:
-        return None
-    size = size or 1  # a damaged file may state 0
-    alpha, beta, bias = captures["$alpha"], captures["$beta"], captures["$bias"]
-    return walk.builder.add(node.name, ops.LocalResponseNorm(size, alpha / size, beta, bias), value)
 
 
 def norm_last_axes(

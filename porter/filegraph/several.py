@@ -110,6 +110,20 @@ def matmul_stored(matrix: Tensor, x: Tensor) -> Tensor:
     return x.derive("product", lambda node: einsums.matmul_stored(x.walk, node, matrix.reference, x.source))
 
 
+def bilinear(first: Tensor, second: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Multiply each feature of a value with each of another one, by a stored kernel of
+    units×features×features.
+    """
+
+    def make(node: OperatorNode) -> View:
+        stored_bias = None if bias is None else bias.reference
+        return einsums.bilinear(
+            first.walk, node, (first.source, second.source), kernel.reference, stored_bias
+        )
+
+    return first.derive("product", make)
+
+
 def merge_all(kind: str, tensors: Sequence[Tensor]) -> Tensor:
     """Combine several tensors into their sum, product, mean or extreme, by the kind that `combine` takes. Of
     constants the result is a constant.

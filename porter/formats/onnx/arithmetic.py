@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from porter.base.name_tables import by_name
-from porter.filegraph import functions, norms
+from porter.filegraph import functions
 from porter.filegraph.dataflow import Operand
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.functions import SELU_ALPHA, SELU_GAMMA
@@ -62,12 +62,12 @@ def _read_binary(node: OnnxNode, *tensors: Tensor) -> Tensor:
     return merge_all("Add" if node.op == "Sum" else node.op, tensors)
 
 
-def _read_div(node: OnnxNode, x: Tensor, other: Tensor) -> Tensor | Value:
+def _read_div(node: OnnxNode, x: Tensor, other: Tensor) -> Tensor:
     """Read a quotient, or the response norm whose last step it is."""
-    walk = x.walk
+    count_channels = partial(_channels_of_pool, x.walk)
     # The means may be reshaped before they divide.
     for means in (_MEANS, ("Reshape", _MEANS)):
-        norm = norms.response_norm(walk, node, means, "AveragePool", partial(_channels_of_pool, walk))
+        norm = functions.match_response_norm(x.scope, means, "AveragePool", count_channels)
         if norm is not None:
             return norm
     return x / other

@@ -10,18 +10,16 @@ from functools import partial
 import numpy as np
 
 from porter.base.name_tables import by_name
-from porter.filegraph import einsum, functions, norms, products
+from porter.filegraph import functions, norms
 from porter.filegraph.attention import AttentionScores
-from porter.filegraph.axes import View
 from porter.filegraph.dims import fixed_sizes
-from porter.filegraph.file_graph import Stored, Unsupported, first_supported
+from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.layer_values import Value
 from porter.filegraph.patterns import softplus_op
 from porter.filegraph.products import Product
-from porter.filegraph.several import attention, matmul, maximum, minimum
+from porter.filegraph.several import attention, bilinear, matmul, matmul_stored, maximum, minimum
 from porter.filegraph.tensor import Scope, Tensor
 from porter.filegraph.value_names import NodeOutput
-from porter.filegraph.walk import Read
 from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.program_sizes import whole_numbers
 from porter.formats.torch_export.reading import Call, Function
@@ -39,14 +37,14 @@ def _sub(x: Tensor, other: Tensor, alpha: float = 1) -> Tensor:
     return x - (other if alpha == 1 else alpha * other)
 
 
-def _div(scope: Scope, x: Tensor, other: Tensor, rounding_mode: str | None = None) -> Tensor | Value:
+def _div(scope: Scope, x: Tensor, other: Tensor, rounding_mode: str | None = None) -> Tensor:
     """Return a quotient, rounded if `rounding_mode` says how. Where it is the last step of torch's local
     response norm, return the whole norm.
     """
     if rounding_mode is not None:
         return functions.whole_quotient(x, other, rounding_mode)
     count_channels = partial(_count_pooled_channels, scope.walk)
-    norm = norms.response_norm(scope.walk, scope.node, _CHANNEL_MEANS, "avg_pool3d", count_channels)
+    norm = functions.match_response_norm(scope, _CHANNEL_MEANS, "avg_pool3d", count_channels)
     return norm or x.real() / other
 
 
@@ -113,21 +111,19 @@ def _softplus(x: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
     return x.apply_elementwise(op)
 
 
-def _prelu(scope: Scope, x: Tensor, weight: Tensor) -> Tensor | View:
+def _prelu(x: Tensor, weight: Tensor) -> Tensor:
     """Return a PReLU by one slope, or by one for each channel, which are the second axis. Computed slopes are
     Unsupported.
     """
-    walk = scope.walk
-    tensor = scope.walk.flow.tensor(weight.reference)
+    walk = x.walk
+    tensor = walk.flow.tensor(weight.reference)
     if tensor is None or len(tensor.shape) > 1:
         raise Unsupported("with computed slopes")
     view = walk.layouts.with_channels_at(x.source, 1)
     if tensor.shape != (view.value.channels,) or not walk.views.has_channels(view, 1):
         return x.prelu(weight)
-    stored = {"alpha": Stored(tensor.name)}
-    return walk.views.with_axes_of(
-        view, walk.builder.add(scope.node.name, ops.PRelu(), view.value, tensors=stored)
-    )
+    names = {"alpha": tensor.name}
+    return x.derive("prelu", lambda node: norms.apply_per_channel(walk, node, view, ops.PRelu(), names))
 
 
 def _where(scope: Scope, condition: Tensor, x: Tensor, other: Tensor) -> Tensor:
@@ -250,34 +246,19 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return x.dense(Product(weight.reference, "OI", None if bias is None else bias.reference))
 
 
-def _bilinear(
-    scope: Scope, input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None
-) -> Read:
-    """Return a bilinear product of two values by a stored kernel, with a bias if there is one."""
-    sources = input1.source, input2.source
-    return einsum.bilinear(
-        scope.walk, scope.node, sources, weight.reference, None if bias is None else bias.reference
-    )
-
-
-def _matmul(scope: Scope, x: Tensor, other: Tensor) -> Tensor | Read:
+def _matmul(x: Tensor, other: Tensor) -> Tensor:
     """Return a matrix product of two constants, of two values, or of a value and stored numbers on either
     side.
     """
-    if x.array is not None and other.array is not None:
+    are_constants = x.array is not None and other.array is not None
+    if are_constants or (x.is_value and other.is_value):
         return matmul(x, other)
-    walk, node, kernel = scope.walk, scope.node, other.source
-    if x.is_value and other.is_value:
-        return products.matmul(walk, node, (x.source, kernel))
     if not x.is_value:
-        return einsum.matmul_stored(walk, node, x.reference, kernel)
-    # A value by stored numbers, which may be several matrices.
-    stored = walk.weights(kernel)
-    # A single matrix is a dense layer's kernel.
-    matrix = x.dense(Product(*_find_kernel(walk, other.reference)))
-    if stored is None or len(stored.shape) < 3:
-        return matrix
-    return first_supported(matrix.outcome, lambda: einsum.with_matrices(walk, node, x.source, stored))
+        return matmul_stored(x, other)
+    # A value by stored numbers, which may be several matrices. A single one is a dense layer's kernel.
+    matrix = x.dense(Product(*_find_kernel(x.walk, other.reference)))
+    stored = x.walk.weights(other.source)
+    return matrix if stored is None or len(stored.shape) < 3 else matrix.or_else(x.with_matrices(stored))
 
 
 def _find_kernel(walk: Walk, kernel: NodeOutput) -> tuple[NodeOutput, str]:
@@ -358,22 +339,17 @@ _OTHER_NAMES = {
 }
 
 
-def _elementwise(function: functions.Function) -> Function:
-    """Return a reader's function of one value."""
-    return lambda x: function(x)
-
-
 FUNCTIONS: Mapping[str, Function] = by_name(
     {
-        **{kind: _elementwise(function) for kind, function in functions.FUNCTIONS.items()},
-        **{name: _elementwise(functions.FUNCTIONS[kind]) for name, kind in _OTHER_NAMES.items()},
+        **functions.FUNCTIONS,
+        **{name: functions.FUNCTIONS[kind] for name, kind in _OTHER_NAMES.items()},
         "add": lambda x, other, alpha=1: x + (other if alpha == 1 else alpha * other),
         "addcdiv": _addcdiv,
         "addcmul": _addcmul,
         "addmm": lambda x, mat1, mat2, alpha=1, beta=1: mat1.dense(
             Product(*_find_kernel(x.walk, mat2.reference), x.reference, (alpha, beta))
         ),
-        "bilinear": _bilinear,
+        "bilinear": lambda input1, input2, weight, bias=None: bilinear(input1, input2, weight, bias),
         "clamp": _clamp,
         "clamp_max": _clamp,
         "clamp_min": _clamp,
@@ -435,7 +411,7 @@ FUNCTIONS: Mapping[str, Function] = by_name(
         "dot": lambda x, tensor: matmul(x, tensor),
         "vdot": lambda x, other: matmul(x, other),
         "mv": lambda x, vec: matmul(x, vec),
-        "bmm mm": lambda scope, x, mat2: _matmul(scope, x, mat2),
+        "bmm mm": lambda x, mat2: _matmul(x, mat2),
         "matmul": _matmul,
         "layer_norm native_layer_norm": lambda x, normalized_shape, weight=None, bias=None, eps=1e-5: (
             x.layer_norm(range(-len(normalized_shape), 0), eps, gamma=weight, beta=bias)

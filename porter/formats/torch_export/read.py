@@ -74,16 +74,16 @@ def read_export(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
 def _read_archive_graph(
     archive: Archive, path: Path, outputs: Sequence[str], size: Size | None
 ) -> FileGraph | str:
-    """Return the graph of an archive's program, or a sentence about why it is not read. A program that holds
-    for one size only is read at that size.
+    """Return the graph of an archive's program, or a sentence about why it is not read. The program is read
+    once, and again where that shows that it holds for one size only, or that ops which porter lacks may
+    change what other ops use.
     """
     program = _read_program_of(archive, outputs)
     missing = sorted({*program.stored.values()} - archive.tensors.keys())
     if missing:
         raise FileError(f"this archive lacks the tensor '{missing[0]}'", where=path, next=SAVE)
-    reason = _find_bad_input(program)
-    if reason is not None:
-        return reason
+    if bad_input := _find_bad_input(program):
+        return bad_input
     arrays = {value: archive.tensors[name] for value, name in program.stored.items()}
     read = partial(_read_graph, program, arrays, most_bytes(path.stat().st_size))
     graph = read(size)
@@ -94,20 +94,30 @@ def _read_archive_graph(
             next="port a model that computes its outputs from them",
         )
     changed_uses = find_changed_uses(program, READERS)
+    if changed_use := _find_certain_use(program, changed_uses, graph):
+        return changed_use
     if graph.foreign:
-        # An op that porter lacks may share memory with what it takes. What would be changed then cannot be
-        # ported either.
-        # These uses are wrong even if no such op shares memory: here porter counts as knowing every op.
-        certain_uses = find_changed_uses(program, {node.op for node in program.nodes.values()})
-        reason = next(iter(certain_uses.values()), changed_uses.get(""))
-        return reason or (read(size, changed_uses) if changed_uses else graph)
-    if changed_uses:
-        return next(iter(changed_uses.values()))
+        return read(size, changed_uses) if changed_uses else graph
     # A size that is built in is not looked for again.
     only = None if graph.built_size and not size else _only_size(archive.program, program, graph)
     if only in (None, size):
         return graph
     return replace(read(only), fixed_by=why_only_size(archive.program, program.images[0]))
+
+
+def _find_certain_use(program: AtenProgram, changed_uses: Mapping[str, str], graph: FileGraph) -> str | None:
+    """Return a sentence about a use of a value that an op before it has changed; None if there is none, or
+    none that is certain. An op that porter lacks may share memory with what it takes: what would be changed
+    then cannot be ported, but another use is wrong even if no such op shares memory.
+
+    Args:
+        changed_uses: those that there may be, by the names of nodes.
+    """
+    if not graph.foreign:
+        return next(iter(changed_uses.values()), None)
+    # here porter counts as knowing every op
+    certain_uses = find_changed_uses(program, {node.op for node in program.nodes.values()})
+    return next(iter(certain_uses.values()), changed_uses.get(""))
 
 
 def _read_program_of(archive: Archive, outputs: Sequence[str]) -> AtenProgram:
