@@ -16,7 +16,7 @@ from porter.base.errors import UsageError
 from porter.base.options import CARD, INTO
 from porter.base.package import __version__
 from porter.base.plugins import KINDS, plugins
-from porter.cli import printing
+from porter.cli import check_text, inspect_text, port_text, printing
 from porter.cli.arguments import GivenArguments, WithStock, command, help_without_command
 from porter.cli.recipes import recipe_app
 from porter.cli.terminal import INTERRUPTED, end_with, noted_interrupts, say, show, stems_from_interrupt
@@ -72,7 +72,7 @@ def convert(given: GivenArguments, card: bool, as_json: bool) -> None:
         if card:
             raise UsageError(f"{INTO} writes no port", where=str(CARD), next=f"leave out {CARD}")
         filling = fill(**given)
-        show(filling.record() if as_json else printing.filling(filling))
+        show(filling.record() if as_json else port_text.filling(filling))
         return
     from porter.conversion.convert import convert
 
@@ -81,7 +81,7 @@ def convert(given: GivenArguments, card: bool, as_json: bool) -> None:
         from porter.reporting.model_card import write_card
 
         write_card(conversion.port.folder)
-    show(conversion.record() if as_json else printing.conversion(conversion))
+    show(conversion.record() if as_json else port_text.conversion(conversion))
 
 
 @command(app, commands.VERIFY)
@@ -90,7 +90,7 @@ def verify(given: GivenArguments, layers: bool, as_json: bool) -> None:
     from porter.verification.reverify import verify
 
     verdict = verify(**given)
-    show(verdict.record() if as_json else printing.verdict(verdict, layers))
+    show(verdict.record() if as_json else check_text.verdict(verdict, layers))
     if not verdict.ok:
         raise typer.Exit(1)
 
@@ -176,7 +176,7 @@ def inspect(given: GivenArguments, tensors: bool, as_json: bool) -> None:
     from porter.source.inspection import inspect
 
     inspection = inspect(**given)
-    show(inspection.record() if as_json else printing.inspection(inspection, tensors))
+    show(inspection.record() if as_json else inspect_text.inspection(inspection, tensors))
 
 
 @command(app, commands.PADS)

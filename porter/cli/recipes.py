@@ -9,7 +9,7 @@ import typer
 from porter.base import commands
 from porter.base.errors import MappingError, UsageError
 from porter.base.options import OUT, OVERWRITE
-from porter.cli import printing
+from porter.cli import recipe_text
 from porter.cli.arguments import command, help_without_command
 from porter.cli.terminal import say, show, write
 
@@ -23,14 +23,15 @@ recipe_app.callback()(help_without_command)
 def recipe_list(recipes: Path | None, as_json: bool) -> None:
     """Print the recipes that porter finds; those that cannot be read are named on stderr."""
     from porter.recipe import declared_recipes, recipes_folder
+    from porter.recipe.json_records import declared_record
 
     declared = declared_recipes(recipes, with_zoos=True)
     listed = [recipe for recipe in declared if recipe.fault is None and recipe.names]
     faults = [str(recipe.fault) for recipe in declared if recipe.fault is not None]
     if as_json:
-        show({"recipes": [printing.declared_record(recipe) for recipe in listed], "left_out": faults})
+        show({"recipes": [declared_record(recipe) for recipe in listed], "left_out": faults})
     else:
-        show(printing.recipe_list(listed, recipes_folder()))
+        show(recipe_text.recipe_list(listed, recipes_folder()))
         say((f"left out: {fault}" for fault in faults), err=True)
 
 
@@ -38,13 +39,14 @@ def recipe_list(recipes: Path | None, as_json: bool) -> None:
 def recipe_show(name: str, recipes: Path | None, as_json: bool) -> None:
     """Print a recipe with the graph of a variant: the one that is named, or the recipe's first."""
     from porter.recipe import expand, find_recipe
+    from porter.recipe.json_records import recipe_record
 
     recipe = find_recipe(name, recipes)
     variant = name if name in recipe.variants else next(iter(recipe.variants))
     # the variant in the recipe's first zoo that has it
     member = next(recipe.members(variant))
-    record = printing.recipe_record(member, expand(member))
-    show(record if as_json else printing.recipe(record))
+    record = recipe_record(member, expand(member))
+    show(record if as_json else recipe_text.recipe(record))
 
 
 @command(recipe_app, commands.RECIPE_CHECK)
@@ -61,7 +63,7 @@ def recipe_check(file: Path, weights: Path | None, as_json: bool) -> None:
         trial = try_weights(checked.recipe, weights)
     problem = next(iter(checked.errors), trial.error if trial else None)
     record = {"ok": problem is None, **checked.record(), "weights": trial and trial.record()}
-    show(record if as_json else printing.recipe_check(checked, trial))
+    show(record if as_json else recipe_text.recipe_check(checked, trial))
     if problem is not None:
         raise typer.Exit(problem.status)
 
@@ -90,7 +92,7 @@ def recipe_new(
             "this file exists", where=path, next=f"add {OVERWRITE()} to replace it, or {OUT.placeholder}"
         )
     drafted = new_recipe(name, path, model, weights, zoo or OWN, size)
-    show(drafted.record() if as_json else printing.new_recipe(drafted))
+    show(drafted.record() if as_json else recipe_text.new_recipe(drafted))
     # A draft from weights only is there to be completed.
     if drafted.problem is not None and model is not None:
         raise typer.Exit(MappingError.status)

@@ -14,7 +14,7 @@ from traceback import format_exception
 import porter
 from porter.authoring.check.recipe_check import check_recipe
 from porter.base.errors import PorterError
-from porter.cli import printing
+from porter.cli import inspect_text, port_text
 from porter.data.classes import Classes
 from porter.data.labels import IMAGENET, Labels, read_labels
 from porter.data.layouts import open_photos
@@ -94,7 +94,7 @@ def _tried(read: Callable[[Path], int], path: Path) -> tuple[str, str, int]:
 def inspect(path: Path) -> int:
     """As the command does, with what it prints; the bytes of the tensors."""
     found = porter.inspect(path)
-    printing.inspection(found, True)
+    inspect_text.inspection(found, True)
     json.dumps(found.record(), allow_nan=False)
     return sum(array.nbytes for array in found.checkpoint.tensors.values())
 
@@ -102,7 +102,7 @@ def inspect(path: Path) -> int:
 def convert(path: Path) -> int:
     """With the check, at 8 x 8 where the file states no size."""
     made = _converted(path, None)
-    printing.conversion(made)
+    port_text.conversion(made)
     json.dumps(made.record(), allow_nan=False)
     return 0
 

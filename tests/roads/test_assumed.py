@@ -16,7 +16,7 @@ from safetensors.numpy import save_file
 
 import porter
 from porter.base.errors import RecipeError, UsageError
-from porter.cli import printing
+from porter.cli import port_text
 from porter.files import digest
 from porter.port import read_port
 from porter.recipe import find_recipe, load_recipe
@@ -78,7 +78,7 @@ def test_what_the_file_does_not_say_is_said(case: Case, weights_file: WeightsMak
     said = made.port.record.assumed
     assert len(said) == len(case.assumed) and all(map(str.startswith, said, case.assumed))
     assert made.record()["assumed"] == list(said)
-    assert [line for line in printing.conversion(made) if "  assumed  " in line] == [
+    assert [line for line in port_text.conversion(made) if "  assumed  " in line] == [
         f"  assumed  {line}" for line in said
     ]
     page = porter.report(tmp_path / "port").path.read_text(encoding="utf-8")
@@ -212,7 +212,7 @@ def test_only_the_published_file_has_the_published_licence(
             overwrite=True,
         )
         record = made.port.record
-        assert f"  licence  {record.licence or 'unknown'}" in printing.conversion(made)
+        assert f"  licence  {record.licence or 'unknown'}" in port_text.conversion(made)
         return (
             record.source.published,
             record.licence,

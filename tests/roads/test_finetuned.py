@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import porter
 from porter.base.errors import MappingError
-from porter.cli import printing
+from porter.cli import port_text
 from porter.frameworks import get_destination
 from tests.support.arrays import Array
 from tests.support.checkout import PHOTO
@@ -111,7 +111,7 @@ def test_a_port_that_takes_any_size_is_fed_what_the_file_was_built_for(
         own.variant, "keras", "torch", weights=own.path, out=folder, input_size="any", check=False
     )
     assert made.port.record.input.size is None
-    assert any("any input size, native 160x160" in line for line in printing.conversion(made))
+    assert any("any input size, native 160x160" in line for line in port_text.conversion(made))
     again = porter.convert(own.variant, "keras", "tf", weights=folder, out=tmp_path / "again", check=False)
     assert again.port.record.input == made.port.record.input.model_copy(update={"layout": "NHWC"})
     for port in (folder, tmp_path / "again"):

@@ -15,7 +15,7 @@ from safetensors.numpy import load_file, save_file
 
 import porter
 from porter.base.errors import CheckFailed, MappingError
-from porter.cli import printing
+from porter.cli import check_text, port_text
 from porter.frameworks import get_destination
 from porter.graph import (
     INPUT,
@@ -206,7 +206,7 @@ def test_a_folded_port_is_proved_against_its_source(
     assert all(node.rel_l2 <= 1e-10 for node in double.nodes) and double.logits.argmax_equal
     layers = {node.path for node in made.port.graph.nodes if isinstance(node.op, Conv | Dense)}
     assert layers <= {node.path for node in double.nodes}
-    said = "\n".join(printing.verdict(found, layers=False))
+    said = "\n".join(check_text.verdict(found, layers=False))
     assert ("compared before the port's weights were rounded to bfloat16" in said) == (dtype == "bfloat16")
 
 
@@ -261,9 +261,9 @@ def test_a_port_says_which_norms_stay(weights_file: WeightsMaker, tmp_path: Path
     weights = weights_file(NARROW, "torchvision", ".pth")
     made = porter.convert(NARROW, "torchvision", "torch", weights=weights, out=tmp_path / "port", check=False)
     assert made.port.record.folded is None and made.record()["folded"] is None
-    assert "  norms  " not in "\n".join(printing.conversion(made))
+    assert "  norms  " not in "\n".join(port_text.conversion(made))
     folded = fold(weights_file, tmp_path / "folded", check=False)
-    assert "52 folded into the layers before them; none stay" in "\n".join(printing.conversion(folded))
+    assert "52 folded into the layers before them; none stay" in "\n".join(port_text.conversion(folded))
     again = porter.convert(
         NARROW,
         "torchvision",
@@ -274,4 +274,4 @@ def test_a_port_says_which_norms_stay(weights_file: WeightsMaker, tmp_path: Path
         check=False,
     )
     assert again.record()["folded"] == {"norms": 0, "kept": []}
-    assert "none to fold: the source has no batch norms" in "\n".join(printing.conversion(again))
+    assert "none to fold: the source has no batch norms" in "\n".join(port_text.conversion(again))

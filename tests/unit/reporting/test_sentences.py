@@ -11,7 +11,7 @@ import pytest
 from typer.main import get_command
 
 from porter.cli.app import app
-from porter.cli.printing import _parity_line
+from porter.cli.check_text import parity_line
 from porter.data.preprocess import Preprocess
 from porter.data.statements import input_in_words, protocol_in_words
 from porter.recipe.published import is_non_commercial
@@ -84,7 +84,7 @@ def test_a_report_says_of_the_argmax_what_the_command_says(
     stated["logits"] = {**stated["logits"], "argmax_equal": equal}
     contents = contents_of(tmp_path / "port", parity=stated, check="passed")
     assert contents.comparison is not None
-    for said in (conclude(contents).sentence, _parity_line(contents.comparison)):
+    for said in (conclude(contents).sentence, parity_line(contents.comparison)):
         assert f", argmax {words}" in said if words else "argmax" not in said
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import porter
 from porter.base.errors import UsageError
-from porter.cli import printing
+from porter.cli import port_text, printing
 from porter.conversion.pad_table import pads
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks import get_destination
@@ -158,7 +158,7 @@ def test_record_and_report_tell_the_two_apart(made: porter.Ported) -> None:
         and parity["shipped"]["reference"] == "timm"
     )
     assert set(parity["shipped"]) == {"reference", "rel_l2", "argmax_differ", "images", "dtypes"}
-    said = "\n".join(printing.conversion(made))
+    said = "\n".join(port_text.conversion(made))
     assert "as trained, not as shipped" in said
     assert "shipped pads, float64: same function as timm" in said
     assert (

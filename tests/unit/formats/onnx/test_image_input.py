@@ -12,7 +12,7 @@ import torch
 
 import porter
 from porter.base.errors import PorterError, UsageError
-from porter.cli import printing
+from porter.cli import inspect_text
 from porter.port import NOT_MADE, PASSED
 from tests.support.node_tests import run
 
@@ -121,7 +121,7 @@ def test_a_port_keeps_the_rank_of_its_input(name: str, to: str, tmp_path: Path) 
         porter.predict(tmp_path / "port", ["photo.png"])
     # A port without tensors is no file to inspect.
     for each in (path, *([tmp_path / "port"] if name == "a vector" else [])):
-        assert any("; input N x " in line for line in printing.inspection(porter.inspect(each)))
+        assert any("; input N x " in line for line in inspect_text.inspection(porter.inspect(each)))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 import porter
 from porter.base.errors import CannotRun, Contradiction, FileError
 from porter.base.package import install
-from porter.cli.printing import conversion
+from porter.cli.port_text import conversion
 from porter.formats.reading import read_checkpoint
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tflite import model, rows, schema, tensors as stored_tensors
