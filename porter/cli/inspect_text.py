@@ -86,26 +86,28 @@ def _identity_lines(result: Inspection, input_words: str) -> list[str]:
     """
     checkpoint, match = result.checkpoint, result.match
     if match is not None:
-        fits = f"{match.score:.1%}"
-        identity = f"  is         {match.member.name} (fits {fits})"
-        if result.states_another_network:
-            identity = f"  fits       {match.member.name} ({fits})"
+        label, fits = ("fits", "") if result.states_another_network else ("is", "fits ")
         return [
-            identity,
+            f"  {label:11}{match.member.name} ({fits}{match.score:.1%})",
             *(f"  also fits  {other.member.name} ({other.score:.1%})" for other in result.close[:LISTED]),
             f"  input      {input_words}" + ("" if checkpoint.graph else ", as the recipe has it"),
         ]
-    if result.port is not None and result.port.variant is not None:
-        return [f"  is         a port of {result.port.name}", f"  input      {input_words}"]
-    if result.tuned is not None:
-        return [f"  is         the model of {result.tuned}, with tensors of its own"]
-    if not result.commands:
-        return []
-    if checkpoint.graph is not None or result.port is not None:
-        return [f"  is         a graph that no recipe has; none is needed; input {input_words}"]
-    if result.problem is not None:
-        return ["  is         the model of a port, with tensors of its own"]
-    return [
-        "  is         a network that no recipe has; its library, which has to be installed, builds "
-        "it from the folder"
-    ]
+    port = result.port
+    is_of_recipe = port is not None and port.variant is not None
+    cases = (
+        (is_of_recipe, f"a port of {port and port.name}"),
+        (result.tuned is not None, f"the model of {result.tuned}, with tensors of its own"),
+        (not result.commands, None),
+        (
+            checkpoint.graph is not None or port is not None,
+            f"a graph that no recipe has; none is needed; input {input_words}",
+        ),
+        (result.problem is not None, "the model of a port, with tensors of its own"),
+        (
+            True,
+            "a network that no recipe has; its library, which has to be installed, builds it from the folder",
+        ),
+    )
+    identity = next(words for holds, words in cases if holds)
+    lines = [f"  is         {identity}"] if identity else []
+    return [*lines, f"  input      {input_words}"] if is_of_recipe else lines

@@ -73,11 +73,11 @@ def _left_out(layers: Sequence[LeftOut]) -> list[str]:
         return []
     shown = [
         f"{layer.words} '{layer.name}'" + (f" behind {layer.after}" if layer.after else "")
-        for layer in layers[:LISTED]
+        for layer in layers
     ]
-    more = f" and {len(layers) - LISTED} more (--json names all)" if len(layers) > LISTED else ""
+    more = " (--json names all)" if len(layers) > LISTED else ""
     act = "it acts" if len(layers) == 1 else "they act"
-    return [f"  left out {', '.join(shown)}{more}: {act} in training only"]
+    return [f"  left out {some(shown)}{more}: {act} in training only"]
 
 
 def _size(record: Record) -> str:

@@ -30,14 +30,15 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def first_lines(label: str, items: Sequence[str]) -> list[str]:
-    """Return a line for each of the first items, after a label, and one that says how many more there are:
-    `failed  a.jpg: ...`.
+def first_lines(
+    label: str, items: Sequence[str], most: int = LISTED, others: str = " (--json names all)"
+) -> list[str]:
+    """Return a line for each of the first items, after a label, and one that says how many more there are and
+    what names these `others`: `failed  a.jpg: ...`.
     """
-    lines = [f"{label}{item}" for item in items[:LISTED]]
-    if len(items) > LISTED:
-        indent = " " * len(label)
-        lines.append(f"{indent}and {len(items) - LISTED:,} more (--json names all)")
+    lines = [f"{label}{item}" for item in items[:most]]
+    if len(items) > most:
+        lines.append(f"{' ' * len(label)}and {len(items) - most:,} more{others}")
     return lines
 
 
@@ -52,12 +53,11 @@ def batch(made: BatchOutcome) -> list[str]:
     counts = ", ".join(f"{count} {state}" for state, count in made.counts.items() if count)
     skipped = f"; {made.skipped} of them had ended before" if made.skipped else ""
     reasons = [
-        f"  {result.state}  {result.name}: {result.message}"
+        f"{result.state}  {result.name}: {result.message}"
         for result in made.results
         if result.message is not None
     ]
-    more = [f"  and {len(reasons) - _REASONS} more"] if len(reasons) > _REASONS else []
-    return [f"{counts}{skipped}", *reasons[:_REASONS], *more, f"table: {made.table}"]
+    return [f"{counts}{skipped}", *first_lines("  ", reasons, _REASONS, ""), f"table: {made.table}"]
 
 
 def tells(origin: Origin | None) -> TypeGuard[Origin]:

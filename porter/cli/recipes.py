@@ -54,18 +54,12 @@ def recipe_check(file: Path, weights: Path | None, as_json: bool) -> None:
     """Check a recipe, try it on a file of weights if one is given, print what was found, and end with the
     status of the first problem.
     """
-    from porter.authoring.check.recipe_check import check_recipe
+    from porter.authoring.check.recipe_check import check_and_try
 
-    checked, trial = check_recipe(file), None
-    if weights is not None and checked.recipe is not None and not checked.errors:
-        from porter.authoring.trial import try_weights
-
-        trial = try_weights(checked.recipe, weights)
-    problem = next(iter(checked.errors), trial.error if trial else None)
-    record = {"ok": problem is None, **checked.record(), "weights": trial and trial.record()}
-    show(record if as_json else recipe_text.recipe_check(checked, trial))
-    if problem is not None:
-        raise typer.Exit(problem.status)
+    outcome = check_and_try(file, weights)
+    show(outcome.record() if as_json else recipe_text.recipe_check(outcome.checked, outcome.trial))
+    if outcome.problem is not None:
+        raise typer.Exit(outcome.problem.status)
 
 
 @command(recipe_app, commands.RECIPE_NEW)

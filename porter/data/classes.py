@@ -8,12 +8,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from porter.base.errors import FileError, UsageError, escaped
+from porter.base.errors import FileError, UsageError, escaped, some
 from porter.base.options import CLASS_NAMES
 from porter.data.labels import IMAGENET, Labels, imagenet_classes
 
 _WNID = re.compile(r"(n\d{8})(?![0-9A-Za-z])")
-_MOST_LISTED = 5
 _AMBIGUOUS_NAMES = ("cardigan", "crane", "maillot")
 """First names of two classes each in the devkit's meta.mat: a dog and a garment, a bird and a machine, two
 swimsuits.
@@ -63,7 +62,7 @@ def folder_labels(folders: Collection[str], classes: Classes, where: str) -> dic
         if len(folders) != classes.count:
             raise UsageError(
                 f"expected {classes.count} class folders, one for each class of the port, got {len(folders)} "
-                f"({list_few(sorted(folders))})",
+                f"({some(sorted(folders))})",
                 where=where,
                 next=f"give one folder per class, {classes.count} in all, an empty one "
                 "where a class has no photos",
@@ -94,7 +93,7 @@ def _labels_of_numbers(folders: Collection[str], classes: int, where: str) -> di
     if len(set(numbers.values())) < len(numbers) or 0 not in numbers.values():
         # ILSVRC's own ids run from 1 too, in another order.
         raise UsageError(
-            f"the folders' names are numbers ({list_few(sorted(folders))}) that do not show whether they "
+            f"the folders' names are numbers ({some(sorted(folders))}) that do not show whether they "
             "count from 0",
             where=where,
             next="name the folders by wnid",
@@ -103,7 +102,7 @@ def _labels_of_numbers(folders: Collection[str], classes: int, where: str) -> di
     is_without_gap = len(numbers) == len(folders) and max(numbers.values()) == len(numbers) - 1
     if is_without_gap and 1 < len(folders) < classes:
         raise UsageError(
-            f"the folders {list_few(sorted(folders))} are ImageNet's first {len(folders)} classes, or "
+            f"the folders {some(sorted(folders))} are ImageNet's first {len(folders)} classes, or "
             f"{len(folders)} others",
             where=where,
             next=f"name the folders by wnid; a model of other classes takes {CLASS_NAMES.placeholder}",
@@ -140,7 +139,7 @@ def labels_of_names(names: Sequence[str], classes: Classes, where: str) -> tuple
     # Spellings differ: half of the known names have to be in their places.
     if 2 * in_place < len(known):
         raise FileError(
-            f"names of {classes.count} classes that do not stand in the order of wnids ({list_few(names)})",
+            f"names of {classes.count} classes that do not stand in the order of wnids ({some(names)})",
             where=where,
             next="name class folders by wnid",
         )
@@ -185,7 +184,7 @@ def _own_labels(names: Sequence[str], labels: Labels, where: str) -> tuple[int, 
             next=f"give each line of {labels.name} its own name",
         )
     if unknown := [name for name, row in rows.items() if row is None]:
-        message = f"{list_few(unknown)}: none of the classes in {labels.name} ({list_few(labels.names)})"
+        message = f"{some(unknown)}: none of the classes in {labels.name} ({some(labels.names)})"
         raise UsageError(message, where=where, next=f"name the classes as {labels.name} does")
     return tuple(row for name in names if (row := rows[name]) is not None)
 
@@ -205,11 +204,6 @@ def _rows_of(labels: Labels) -> tuple[dict[str, int], dict[str, int]]:
     counts = Counter(normalised)
     rows_by_normalised = {name: row for row, name in enumerate(normalised) if counts[name] == 1}
     return {name: row for row, name in enumerate(labels.names)}, rows_by_normalised
-
-
-def list_few(names: Sequence[str]) -> str:
-    """Return the first few names as a text, with dots if there are more."""
-    return ", ".join(names[:_MOST_LISTED]) + (", ..." if len(names) > _MOST_LISTED else "")
 
 
 def _imagenet_label(text: str) -> int | None:

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from porter.authoring.check.suspicions import ExpandedVariant, suspicions
 from porter.authoring.check.uses import VariableUse, uses_in_graph, uses_in_zoo
-from porter.base.errors import RecipeError
+from porter.base.errors import PorterError, RecipeError
 from porter.graph import site_of
 from porter.recipe.expansion import expand, expand_steps, expect_head
 from porter.recipe.expressions import UnknownVariable
@@ -20,6 +20,9 @@ from porter.recipe.find_recipes import recipe_files
 from porter.recipe.load import expect_sections, load_recipe
 from porter.recipe.recipe import Member, Recipe, Zoo
 from porter.recipe.zoo_names import layer_names, tap_names
+
+if TYPE_CHECKING:
+    from porter.authoring.trial import WeightsTrial
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Checked:
     sites: int = 0
 
     def record(self) -> dict[str, Any]:
-        """Return the record that `porter recipe check --json` prints."""
+        """Return what `porter recipe check --json` prints of it."""
         return {
             "errors": [error.record() for error in self.errors],
             "warnings": [warning.record() for warning in self.warnings],
@@ -53,6 +56,40 @@ class Checked:
                 "sites": self.sites,
             },
         }
+
+
+@dataclass(frozen=True)
+class CheckOutcome:
+    """What was found in a recipe and, if a file of weights was given and the recipe has no error, by its
+    trial on that file.
+    """
+
+    checked: Checked
+    trial: WeightsTrial | None
+
+    @property
+    def problem(self) -> PorterError | None:
+        """The first error; None if all is right."""
+        return next(iter(self.checked.errors), self.trial.error if self.trial else None)
+
+    def record(self) -> dict[str, Any]:
+        """Return the record that `porter recipe check --json` prints."""
+        weights = self.trial and self.trial.record()
+        return {"ok": self.problem is None, **self.checked.record(), "weights": weights}
+
+
+def check_and_try(path: Path, weights: Path | None) -> CheckOutcome:
+    """Check a recipe's file, and try the recipe on a file of weights if one is given.
+
+    Raises:
+        FileError: the weights cannot be read.
+    """
+    checked = check_recipe(path)
+    if weights is None or checked.recipe is None or checked.errors:
+        return CheckOutcome(checked, None)
+    from porter.authoring.trial import try_weights
+
+    return CheckOutcome(checked, try_weights(checked.recipe, weights))
 
 
 def check_recipe(path: Path) -> Checked:

@@ -14,11 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from porter.base.errors import FileError, UsageError, escaped
+from porter.base.errors import FileError, UsageError, escaped, some
 from porter.base.options import LABELS, SPLIT
 from porter.base.package import page
 from porter.data.arrow import is_saved
-from porter.data.classes import Classes, list_few
+from porter.data.classes import Classes
 from porter.data.layouts.folders import (
     list_photos,
     names_in_folder,
@@ -107,7 +107,7 @@ def open_photos(
         reasons = sorted({candidate.why for candidate in photos.candidates})
         message = (
             f"none of the {len(photos.candidates):,} photos can be scored: "
-            f"{list_few(reasons) or 'the labels exclude them'}"
+            f"{some(reasons) or 'the labels exclude them'}"
         )
         raise FileError(message, where=photos.path, next=_LAYOUTS_HINT)
     chosen = _take_evenly(photos.candidates, limit)
@@ -173,7 +173,7 @@ def open_any_photos(
         photos = open_photos(path, classes=classes, labels=labels, limit=limit, split=split)
         if labels is not None or len(photos.photos) >= len(photos.failed) or not path.is_dir():
             return photos
-        reason = f"most photos tell no class: {list_few(sorted({photo.why for photo in photos.failed}))}"
+        reason = f"most photos tell no class: {some(sorted({photo.why for photo in photos.failed}))}"
     except (FileError, UsageError) as error:
         # Labels or a split that were asked for are not left out.
         if labels is not None or split is not None:
@@ -348,12 +348,12 @@ def _read_folder(path: Path, split: str | None, classes: Classes) -> FoundPhotos
         return _read_shards(_read_tars, path, _files_of_split(path, tars, split), classes)
     problems = [f"{len(listing.photos):,} photos lie in no class folder"] if listing.photos else []
     if listing.folders:
-        problems.append(f"no photos in the folders {list_few(listing.folders)}")
+        problems.append(f"no photos in the folders {some(listing.folders)}")
     packed_shards = [file.name for file in shards if unpacker(file)]
     if packed := [*(name for name in listing.others if name.endswith(_COMPRESSED)), *packed_shards]:
-        problems.append(f"compressed files are not read, so unpack them: {list_few(packed)}")
+        problems.append(f"compressed files are not read, so unpack them: {some(packed)}")
     if not_tfrecord := [file.name for file in shards if file.name not in packed_shards]:
-        problems.append(f"these do not begin as TFRecord files do: {list_few(not_tfrecord)}")
+        problems.append(f"these do not begin as TFRecord files do: {some(not_tfrecord)}")
     next = f"put those of each class into a folder, or give {LABELS.placeholder}; {_LAYOUTS_HINT}"
     raise FileError(
         "; ".join(problems) or "there are no photos",
@@ -419,7 +419,7 @@ def _read_tars(path: Path, files: Sequence[Path], classes: Classes) -> FoundPhot
         return classified
     raise FileError(
         "an archive without labels, neither webdataset, class folders nor ImageNet's validation set: it has "
-        f"{list_few(names) or 'no files'}",
+        f"{some(names) or 'no files'}",
         where=path,
         next="unpack it into class folders",
     )
