@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,13 +18,13 @@ from porter.authoring.draft.name_table import MARK
 from porter.authoring.draft.network_layers import list_layers
 from porter.authoring.todo import to_do
 from porter.base.commands import CONVERT, FRAMEWORK, INSPECT, RECIPE_CHECK
-from porter.base.errors import GraphError, MappingError, RecipeError, UsageError
+from porter.base.errors import Contradiction, GraphError, MappingError, PorterError, RecipeError, UsageError
 from porter.base.options import FROM_MODEL, WEIGHTS, ZOO
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
 from porter.filegraph.to_graph import Translated
 from porter.files import behind_links, write_whole
-from porter.frameworks import engine_name
+from porter.frameworks import engine_name, other_than
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import ChannelScale, Graph, Op, further_text, tensor_shapes
 from porter.graph.difference import site_differences
@@ -64,7 +66,7 @@ class NewRecipe:
     variant: str
     zoo: str
     draft: Draft
-    command: str
+    command: str = ""
     tensors: TensorLists | None = None
     problem: str | None = None
 
@@ -162,22 +164,17 @@ def new_recipe(
     names_framework = checkpoint.dialect or engine_name(checkpoint)
     framework = names_framework if names_framework in DEFAULT_ZOOS else "torch"
     draft = _draft_from_graph(checkpoint, checkpoint.graph, framework, variant, zoo, size)
-    tensors, problem = None, None
-    with TemporaryDirectory() as folder:
-        member = _load_draft(draft, Path(folder) / path.name, variant, zoo)
-        try:
-            tensors = None if weights is None else open_source(find(weights), member=member).lists
-        except MappingError as error:
-            problem = str(error).replace(folder, str(path.parent))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(behind_links(path), draft.text)
-    if problem is not None:
-        return NewRecipe(
-            path, variant, zoo, draft, _check_command(path, weights or source_file), tensors, problem
-        )
+
+    def open_weights(member: Member) -> TensorLists | None:
+        """Return how the tensors of the given weights are used; None without them."""
+        return None if weights is None else open_source(find(weights), member=member).lists
+
+    new = _write_tried(NewRecipe(path, variant, zoo, draft), open_weights, (MappingError,), str)
+    if new.problem is not None:
+        return replace(new, command=RECIPE_CHECK.line(file=path, weights=weights or source_file))
     member = load_recipe(path).member(variant, zoo)
-    line = convert_command(member, _destination(framework), weights or source_file, path.parent)
-    return NewRecipe(path, variant, zoo, draft, line, tensors)
+    line = convert_command(member, other_than(framework), weights or source_file, path.parent)
+    return replace(new, command=line)
 
 
 def _draft_from_graph(
@@ -253,36 +250,56 @@ def _from_weights(checkpoint: Checkpoint, variant: str, zoo: str, path: Path) ->
     for match in rank(checkpoint, least=NEAR).matches[:1]:
         if match.score >= NEAR:
             member = as_stated_zoo(match.candidate).member
-            line = convert_command(member, _destination(listed.framework), checkpoint.path, None)
+            line = convert_command(member, other_than(listed.framework), checkpoint.path, None)
             lines.append(
                 f"{match.score:.0%} of the tensors fit {member.name}, of a recipe that exists: {line}"
             )
     draft = draft_from_weights(listed, variant, zoo, lines)
+    return _write_tried(
+        NewRecipe(path, variant, zoo, draft, RECIPE_CHECK.line(file=path, weights=checkpoint.path)),
+        lambda member: open_candidate(Candidate.of(member, checkpoint)).lists,
+        (RecipeError, GraphError, MappingError),  # what is not known has to be decided first
+        attrgetter("message"),
+    )
+
+
+def _write_tried(
+    new: NewRecipe,
+    open_weights: Callable[[Member], TensorLists | None],
+    expected: tuple[type[PorterError], ...],
+    say: Callable[[PorterError], str],
+) -> NewRecipe:
+    """Load a drafted recipe, try it on weights, write it, and return it with what came of the trial.
+
+    Args:
+        open_weights: opens the weights as the recipe's only member.
+        expected: errors that are a problem of the draft, which is written all the same.
+        say: gives the words of such a problem.
+    """
     tensors, problem = None, None
     with TemporaryDirectory() as folder:
         try:
-            member = _load_draft(draft, Path(folder) / path.name, variant, zoo)
-            tensors = open_candidate(Candidate.of(member, checkpoint)).lists
-        except (RecipeError, GraphError, MappingError) as error:  # what is not known has to be decided first
-            problem = error.message.replace(folder, str(path.parent))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(behind_links(path), draft.text)
-    return NewRecipe(path, variant, zoo, draft, _check_command(path, checkpoint.path), tensors, problem)
+            tensors = open_weights(_load_draft(new, Path(folder) / new.path.name))
+        except expected as error:
+            problem = say(error).replace(folder, str(new.path.parent))
+    new.path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(behind_links(new.path), new.draft.text)
+    return replace(new, tensors=tensors, problem=problem)
 
 
-def _check_command(path: Path, weights: Path) -> str:
-    return RECIPE_CHECK.line(file=path, weights=weights)
+def _load_draft(new: NewRecipe, trial: Path) -> Member:
+    """Write the draft to the file `trial`, load it, expect that it names its nodes, and return its only
+    member.
 
-
-def _load_draft(draft: Draft, trial: Path, variant: str, zoo: str) -> Member:
-    """Write the draft to the file `trial`, load it, expect that it expands to the drafted graph and names its
-    nodes, and return its only member.
+    Raises:
+        Contradiction: it expands to another graph than the one that it is drafted from.
     """
-    trial.write_text(draft.text, encoding="utf-8")
-    member = load_recipe(trial).member(variant, zoo)
+    trial.write_text(new.draft.text, encoding="utf-8")
+    member = load_recipe(trial).member(new.variant, new.zoo)
     expanded = expand(member)
     layer_names(member, expanded)
-    assert same_function(draft.graph, expanded), "a draft expands to the graph that it is drafted from"
+    if not same_function(new.draft.graph, expanded):
+        raise Contradiction("the drafted recipe says another graph than the file", where=new.path)
     return member
 
 
@@ -307,12 +324,17 @@ def with_short_decimals(graph: Graph) -> Graph:
     return replace(graph, nodes=tuple(replace(node, op=shortest(node.op)) for node in graph.nodes))
 
 
+def _unpadded(op: Op) -> Op:
+    return replace(op, convention=Convention()) if hasattr(op, "convention") else op  # type: ignore[call-arg]
+
+
 def same_function(graph_a: Graph, graph_b: Graph) -> bool:
     """Return whether two graphs have the same nodes, in any order, and pads that give the same values at
     every size.
     """
 
     def nodes(graph: Graph) -> dict[str, tuple[Op, tuple[str, ...]]]:
+        """Return the ops, all with one convention of pads, and what they read, by path."""
         return {node.path: (_unpadded(node.op), node.inputs) for node in graph.nodes}
 
     return (
@@ -320,11 +342,3 @@ def same_function(graph_a: Graph, graph_b: Graph) -> bool:
         and graph_a.outputs == graph_b.outputs
         and not any(site_differences(graph_a, graph_b, ANY))
     )
-
-
-def _unpadded(op: Op) -> Op:
-    return replace(op, convention=Convention()) if hasattr(op, "convention") else op  # type: ignore[call-arg]
-
-
-def _destination(framework: str) -> str:
-    return "tf" if framework == "torch" else "torch"

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from porter.authoring.draft.heads import with_dense_head
+from porter.authoring.draft.heads import conv_head_as_dense
 from porter.authoring.draft.name_table import MARK, draft_names
 from porter.authoring.draft.yaml_text import MODELINE, section
 from porter.base.commands import CONVERT, FILE, FRAMEWORK
@@ -75,7 +75,7 @@ def draft_recipe(
             neither.
     """
     _refuse_unsayable(graph, names)
-    graph, convolution = with_dense_head(graph)
+    graph, convolution = conv_head_as_dense(graph)
     words = {node.path: names[node.path].removeprefix(container).replace(MARK, "") for node in graph.nodes}
     found_blocks = find_blocks(graph, words)
     # The names by the new paths, which show the blocks.

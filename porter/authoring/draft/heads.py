@@ -8,7 +8,7 @@ from porter.graph import Conv, Dense, Flatten, GlobalAvgPool, GlobalMaxPool, Gra
 from porter.padding import Window
 
 
-def with_dense_head(graph: Graph) -> tuple[Graph, bool]:
+def conv_head_as_dense(graph: Graph) -> tuple[Graph, bool]:
     """Return a graph whose head is a 1x1 convolution of a map of one cell, flattened behind it, with a dense
     layer in its place, and True: recipes end in a dense layer. Return any other graph as it is, and False.
     The dense layer has the convolution's path.

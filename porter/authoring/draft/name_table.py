@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from porter.base.errors import RecipeError
@@ -50,21 +50,35 @@ def draft_names(names: Mapping[str, str], needed: Set[str], paths: Sequence[str]
     ]
     rules = list(_merge_last_words(patterns, needed, names))
     rules += _counted_rules(_unnamed_paths(rules, needed, paths), names)
-    # Each turn of the loop takes back or corrects one pattern, until no node is named wrongly.
-    while True:
-        plain = [_Rule(path, names[path], (path,)) for path in _unnamed_paths(rules, needed, paths)]
-        table = _in_order([*rules, *plain], paths)
-        wrong = _wrongly_named(table, names, paths)
-        if not wrong:
-            smallest = _without_unneeded(table, needed, names, paths)
-            return {rule.pattern: rule.name for rule in smallest}
-        worst = max(wrong, key=lambda rule: len(wrong[rule]))
-        # A pattern that is often wrong is not worth its exceptions.
-        if worst in rules and len(wrong[worst]) > _FEW:
-            rules = [*(rule for rule in rules if rule != worst), *worst.longer]
-        else:
-            rules += [_Rule(path, names[path], (path,)) for path in wrong[worst]]
-            rules = [_without_paths(rule, wrong[worst]) if len(rule.paths) > 1 else rule for rule in rules]
+    # It ends: each turn takes back a pattern for good, or writes paths for themselves, which are right.
+    while wrong := _wrongly_named(table := _whole_table(rules, names, needed, paths), names, paths):
+        rules = _corrected(rules, wrong, names)
+    smallest = _without_unneeded(table, needed, names, paths)
+    return {rule.pattern: rule.name for rule in smallest}
+
+
+def _whole_table(
+    rules: Sequence[_Rule], names: Mapping[str, str], needed: Set[str], paths: Sequence[str]
+) -> list[_Rule]:
+    """Return the rules, and one for each needed path that they are not for, in the order of a table."""
+    return _in_order([*rules, *_plain(_unnamed_paths(rules, needed, paths), names)], paths)
+
+
+def _plain(paths: Iterable[str], names: Mapping[str, str]) -> list[_Rule]:
+    """Return a rule for each path alone."""
+    return [_Rule(path, names[path], (path,)) for path in paths]
+
+
+def _corrected(
+    rules: Sequence[_Rule], wrong: Mapping[_Rule, Sequence[str]], names: Mapping[str, str]
+) -> list[_Rule]:
+    """Return the rules without the one that names the most paths wrongly, or with these path by path."""
+    worst = max(wrong, key=lambda rule: len(wrong[rule]))
+    # A pattern that is often wrong is not worth its exceptions.
+    if worst in rules and len(wrong[worst]) > _FEW:
+        return [*(rule for rule in rules if rule != worst), *worst.longer]
+    corrected = [*rules, *_plain(wrong[worst], names)]
+    return [_without_paths(rule, wrong[worst]) if len(rule.paths) > 1 else rule for rule in corrected]
 
 
 def _without_unneeded(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -15,6 +17,7 @@ from safetensors.numpy import save_file
 from safetensors.torch import load_file
 
 import porter
+from porter.authoring.draft.draft import draft_recipe
 from porter.authoring.drafting import new_recipe
 from porter.formats.reading import read_checkpoint, read_weights
 from porter.graph import Add, BatchNorm, Conv, Graph, Node, Op, Relu
@@ -277,6 +280,21 @@ def test_a_keras_port_has_the_layers_of_its_file(saved: Path, tmp_path: Path) ->
     porter.convert(saved, to="tf", out=tmp_path / "port", check=False)
     model = keras.models.load_model(tmp_path / "port" / "model.keras")
     assert {"block_3_expand", "block_3_expand_BN", "logits"} <= {layer.name for layer in model.layers}
+
+
+def test_a_draft_that_says_another_graph_is_refused(
+    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mistaken(*given: Any) -> Any:
+        draft = draft_recipe(*given)
+        text = re.sub(r"stride: 2", "stride: 1", draft.text, count=1)
+        assert text != draft.text
+        return replace(draft, text=text)
+
+    monkeypatch.setattr("porter.authoring.drafting.draft_recipe", mistaken)
+    with pytest.raises(porter.Contradiction, match="says another graph than the file"):
+        new_recipe("mistaken", tmp_path / "mistaken.yaml", saved)
+    assert not (tmp_path / "mistaken.yaml").exists()
 
 
 def test_a_draft_names_a_recipe_that_has_a_part_of_the_file(tmp_path: Path) -> None:
