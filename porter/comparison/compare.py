@@ -21,7 +21,9 @@ from porter.base.errors import (
 )
 from porter.base.options import INPUT_SIZE, AnyPath
 from porter.comparison.aligning import Pairing, align
-from porter.comparison.differing import ROUNDED, Differences, FoundDifference, Kind
+from porter.comparison.closeness import ROUNDED
+from porter.comparison.differing import Differences
+from porter.comparison.found_difference import FoundDifference, Kind
 from porter.comparison.normal_form import normal_form
 from porter.comparison.outputs_only import outputs_only
 from porter.comparison.running import builds, on_the_same, outputs_apart

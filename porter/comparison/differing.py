@@ -5,64 +5,39 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from porter.comparison.aligning import Pairing, drawn_along
-from porter.comparison.normal_form import COMMUTATIVE, LINEAR, NormalForm, Numbers, Unit
+from porter.comparison.aligning import Pairing
+from porter.comparison.closeness import (
+    EXACT,
+    ROUNDED,
+    common_factor,
+    distance,
+    equal_attributes,
+    equal_values,
+    half_type_of,
+    order_of_parts,
+    ratios_of_filters,
+    row_distance,
+)
+from porter.comparison.difference_words import (
+    input_change_words,
+    input_difference_words,
+    names_of_pair,
+    number_words,
+    order_words,
+    pads_words,
+    unit_words,
+)
+from porter.comparison.found_difference import Finding, FoundDifference, Kind
+from porter.comparison.normal_form import COMMUTATIVE, LINEAR, NormalForm, Unit
 from porter.graph import INPUT, Node, nonnegative_paths, ops
 from porter.graph.ops import OPS, activations
-from porter.padding import KnownSize, Site, Size, pad_amounts, same_function
-from porter.padding.windows import pads_text
+from porter.padding import Site, Size, same_function
 
-Kind: TypeAlias = Literal[
-    "padding",
-    "epsilon",
-    "activation",
-    "weights",
-    "bias",
-    "order",
-    "scale",
-    "operator",
-    "missing",
-    "extra",
-    "preprocessing",
-    "labels",
-]
-KINDS: tuple[Kind, ...] = get_args(Kind)
-_Finding: TypeAlias = tuple[Kind, str, str]
-"""What differs in a pair of units: the kind of the difference, the layer, and the difference in words."""
-EXACT, ROUNDED = 1e-12, 1e-6
-"""How far apart numbers may be that are folded in float64, and those that may have been folded before they
-were stored in float32.
-"""
 _ACTIVATIONS = {name for name, op in OPS.items() if op.__module__ == activations.__name__}
-
-
-@dataclass(frozen=True)
-class FoundDifference:
-    """One difference between two models.
-
-    Attributes:
-        kind: one of KINDS.
-        a, b: the layers' names in each; None where it has none.
-        text: in words.
-        apart: how far apart the two layers' values are for the same numbers (relative L2); None where they
-            were not run.
-        pair: the paths of the units.
-    """
-
-    kind: Kind
-    a: str | None
-    b: str | None
-    text: str
-    apart: float | None = None
-    pair: tuple[str | None, str | None] = (None, None)
-
-    def record(self) -> dict[str, Any]:
-        return {"kind": self.kind, "a": self.a, "b": self.b, "text": self.text}
 
 
 @dataclass(frozen=True)
@@ -122,12 +97,12 @@ class Differences:
         pair = None if unit_a is None else unit_a.path, None if unit_b is None else unit_b.path
         names = None if unit_a is None else unit_a.name, None if unit_b is None else unit_b.name
         if unit.inputs == (INPUT,) and unit.kind in ("scale", "slice_channels"):
-            changes = " and ".join(map(_of_input, unit.nodes))
+            changes = " and ".join(map(input_change_words, unit.nodes))
             return FoundDifference(
                 "preprocessing", *names, f"{has}'s input is {changes}, {lacks}'s is not", None, pair
             )
         kind: Kind = "missing" if unit_b is None else "extra"
-        return FoundDifference(kind, *names, f"{lacks} lacks {unit.name} ({_words(unit)})", None, pair)
+        return FoundDifference(kind, *names, f"{lacks} lacks {unit.name} ({unit_words(unit)})", None, pair)
 
     def _displaced(self, unit: Unit, form: NormalForm, elsewhere: NormalForm) -> bool:
         """Return whether a unit that only one model has consists of norms which the other model has inside
@@ -184,7 +159,7 @@ class Differences:
         read_b = [_paired_above(pairing.form_b, path, {*pairs.values()}) for path in paths_b]
         return read_a, read_b, [pairs.get(path, path) for path in read_a]
 
-    def _wires(self, unit_a: Unit, unit_b: Unit) -> Iterator[_Finding]:
+    def _wires(self, unit_a: Unit, unit_b: Unit) -> Iterator[Finding]:
         """Yield a difference where two paired units are wired otherwise: they read values that are no pairs,
         or pairs in another order.
         """
@@ -195,7 +170,7 @@ class Differences:
         names_a = ", ".join(map(self.pairing.form_a.name_of, read_a))
         names_b = ", ".join(map(self.pairing.form_b.name_of, read_b))
         kind: Kind = "order" if is_other_order else "operator"
-        yield kind, _where(unit_a.name, unit_b.name), f"A reads {names_a}, B {names_b}"
+        yield kind, names_of_pair(unit_a.name, unit_b.name), f"A reads {names_a}, B {names_b}"
 
     @property
     def _forms(self) -> tuple[NormalForm, NormalForm]:
@@ -211,19 +186,19 @@ class Differences:
             pair = form_a.outputs[0], form_b.outputs[0]
             yield FoundDifference(kind, None, None, f"A gives {names[0]}, B {names[1]}", None, pair)
 
-    def of_pair(self, unit_a: Unit, unit_b: Unit) -> Iterator[_Finding]:
+    def of_pair(self, unit_a: Unit, unit_b: Unit) -> Iterator[Finding]:
         """Yield the differences of two paired units. Units of other kinds have only that one.
 
         Args:
             unit_a, unit_b: the units of both models.
         """
-        where = _where(unit_a.name, unit_b.name)
+        where = names_of_pair(unit_a.name, unit_b.name)
         if unit_a.kind != unit_b.kind:
             are_activations = {unit_a.kind, unit_b.kind} <= _ACTIVATIONS
             yield (
                 "activation" if are_activations else "operator",
                 where,
-                f"A has {_words(unit_a)}, B {_words(unit_b)}",
+                f"A has {unit_words(unit_a)}, B {unit_words(unit_b)}",
             )
             return
         if "convention" in unit_a.says:
@@ -231,7 +206,7 @@ class Differences:
         for name, value_a in unit_a.says.items():
             value_b = unit_b.says.get(name)
             # Windows and their pads were compared above.
-            if name not in ("window", "convention") and not _equal(value_a, value_b):
+            if name not in ("window", "convention") and not equal_values(value_a, value_b):
                 is_number_of_rows = name in ("filters", "units")
                 if is_number_of_rows and (rows := _some_rows(unit_a, unit_b)):
                     yield "labels", where, rows
@@ -239,12 +214,12 @@ class Differences:
                 change = (
                     "B moves the cells otherwise"
                     if name == "cells"
-                    else f"{name} {_number(value_a)}, {_number(value_b)}"
+                    else f"{name} {number_words(value_a)}, {number_words(value_b)}"
                 )
                 yield _of_attribute(unit_a, name), where, change
         yield from self._tensors(where, unit_a, unit_b)
 
-    def _windows(self, where: str, unit_a: Unit, unit_b: Unit) -> Iterator[_Finding]:
+    def _windows(self, where: str, unit_a: Unit, unit_b: Unit) -> Iterator[Finding]:
         """Yield the differences of two windows: in kernel, stride or dilation, otherwise in pads, where
         these are not the same function at the compared sizes.
 
@@ -269,12 +244,12 @@ class Differences:
         # Where no value is negative, pads of 0 are pads of -inf for a max pool.
         nonnegative = input_path in nonnegative_paths(form.graph)
         if site_a != site_b and not same_function(site_a, site_b.convention, size, nonnegative):
-            pads = [_pads(site, (rows or 1, columns or 1)) for site in sites]
+            pads = [pads_words(site, (rows or 1, columns or 1)) for site in sites]
             if pads[0] == pads[1]:
                 pads = [f"{text} ({site})" for text, site in zip(pads, sites, strict=True)]
             yield "padding", where, f"A {pads[0]}, B {pads[1]}"
 
-    def _tensors(self, where: str, unit_a: Unit, unit_b: Unit) -> Iterator[_Finding]:
+    def _tensors(self, where: str, unit_a: Unit, unit_b: Unit) -> Iterator[Finding]:
         """Yield the differences between the tensors of two paired units: other shapes, or values that are
         further apart than the limit allows, with the reason if one is known. Yield none for equal tensors;
         values that are only rounded otherwise are noted in `rounded`.
@@ -326,7 +301,7 @@ class Differences:
 
     def _why(
         self, where: str, unit_a: Unit, unit_b: Unit, distances: Mapping[str, float]
-    ) -> Iterator[_Finding]:
+    ) -> Iterator[Finding]:
         """Yield the reason why tensors differ: the first of the known ones that explains all of it,
         otherwise that the bias or the numbers are others. Yield none where a norm only stands elsewhere
         (`is_split`).
@@ -355,7 +330,7 @@ class Differences:
             kind: Kind = "scale" if is_scale else "weights"
             yield kind, where, f"other numbers ({roles} apart)"
 
-    def _on_input(self, where: str, unit_a: Unit, unit_b: Unit) -> Iterator[_Finding]:
+    def _on_input(self, where: str, unit_a: Unit, unit_b: Unit) -> Iterator[Finding]:
         """Yield a difference in what the two models do to their input before the first layer, such as
         `divided by 255`, where it is in the layer's tensors and the layer itself is the same.
 
@@ -367,11 +342,11 @@ class Differences:
             self._raw(self.pairing.form_a, unit_a), self._raw(self.pairing.form_b, unit_b)
         ):
             return
-        changes = [" and ".join(map(_of_input, nodes)) for nodes in scales]
+        changes = [" and ".join(map(input_change_words, nodes)) for nodes in scales]
         if changes[0] != changes[1]:
-            yield "preprocessing", where, _of_both(*changes)
+            yield "preprocessing", where, input_difference_words(*changes)
 
-    def _by_parts(self, where: str, unit_a: Unit, unit_b: Unit) -> Iterator[_Finding]:
+    def _by_parts(self, where: str, unit_a: Unit, unit_b: Unit) -> Iterator[Finding]:
         """Yield the differences of the layers and norms that units are made of, one by one, where both
         models have them; or that one lacks a norm.
 
@@ -392,12 +367,12 @@ class Differences:
         if [type(node.op) for node, _ in parts_a] != [type(node.op) for node, _ in parts_b]:
             return
         for (node_a, tensors_a), (node_b, tensors_b) in zip(parts_a, parts_b, strict=True):
-            part = _where(*map(_name_of, self._forms, (node_a, node_b)))
+            part = names_of_pair(*map(_name_of, self._forms, (node_a, node_b)))
             epsilons = [getattr(node.op, "epsilon", None) for node in (node_a, node_b)]
-            if not _equal(*epsilons):
-                yield "epsilon", part, f"epsilon {_number(epsilons[0])}, {_number(epsilons[1])}"
+            if not equal_values(*epsilons):
+                yield "epsilon", part, f"epsilon {number_words(epsilons[0])}, {number_words(epsilons[1])}"
             for role in {**tensors_a, **tensors_b}:
-                if role == "batches" or _far(tensors_a.get(role), tensors_b.get(role)) <= EXACT:
+                if role == "batches" or row_distance(tensors_a.get(role), tensors_b.get(role)) <= EXACT:
                     continue
                 if role not in tensors_a or role not in tensors_b:
                     # A scale of 1 or an offset of 0 changes nothing.
@@ -405,12 +380,12 @@ class Differences:
                     if np.any(np.asarray(tensors_a.get(role, tensors_b.get(role))) != neutral):
                         kind = "bias" if role in ("bias", "beta") else "scale"
                         yield kind, part, f"{'A' if role not in tensors_a else 'B'} lacks the {role}"
-                elif (rows := _permuted(tensors_a[role], tensors_b[role], 0)) is not None:
-                    yield "order", part, f"B's {role} has A's rows in another order{_which(rows)}"
+                elif (rows := order_of_parts(tensors_a[role], tensors_b[role], 0)) is not None:
+                    yield "order", part, f"B's {role} has A's rows in another order{order_words(rows)}"
                 else:
                     yield from self._of_role(part, node_a, role, tensors_a[role], tensors_b[role])
 
-    def _of_role(self, part: str, node: Node, role: str, tensor_a: Any, tensor_b: Any) -> Iterator[_Finding]:
+    def _of_role(self, part: str, node: Node, role: str, tensor_a: Any, tensor_b: Any) -> Iterator[Finding]:
         """Yield how the tensors of one role differ: by a factor, by a bias, by rounding to a half type, or
         otherwise.
 
@@ -420,20 +395,20 @@ class Differences:
             tensor_a, tensor_b: the tensors of both models.
         """
         values_a, values_b = np.asarray(tensor_a, np.float64), np.asarray(tensor_b, np.float64)
-        apart = f"{_far(values_a, values_b):.1e} apart"
-        factor = _factor(values_a, values_b)
+        apart = f"{row_distance(values_a, values_b):.1e} apart"
+        factor = common_factor(values_a, values_b)
         if factor is not None and role != "bias":
             yield "scale", part, f"B's {role} is A's times {factor:.6g}"
         elif role in ("bias", "beta"):
             yield "bias", part, f"B lacks the {role}" if not values_b.any() else f"another {role} ({apart})"
         elif isinstance(node.op, ops.ChannelScale):
             yield "scale", part, f"another {role} ({apart})"
-        elif (rounded := _rounded_as(values_a, values_b)) is not None:
+        elif (rounded := half_type_of(values_a, values_b)) is not None:
             yield "weights", part, f"B's {role} is A's, rounded to {rounded}"
         else:
             yield "weights", part, f"another {role} ({apart})"
 
-    def _in_order(self, where: str, unit_a: Unit, unit_b: Unit) -> Iterator[_Finding]:
+    def _in_order(self, where: str, unit_a: Unit, unit_b: Unit) -> Iterator[Finding]:
         """Yield that B's tensor has the same numbers as A's in another order: of its rows (filters), or of
         the inputs, rows or columns of a kernel. Yield none if the numbers are others.
         """
@@ -442,7 +417,7 @@ class Differences:
             return
         kernel_a, kernel_b = unit_a.tensors[role], unit_b.tensors[role]
         bias = [unit.tensors.get("bias", unit.tensors.get("beta")) for unit in (unit_a, unit_b)]
-        rows = _permuted(kernel_a, kernel_b, 0, *bias)
+        rows = order_of_parts(kernel_a, kernel_b, 0, *bias)
         if rows is not None:
             # the first row that stands elsewhere
             label = int(np.flatnonzero(rows != np.arange(len(rows)))[0])
@@ -451,20 +426,22 @@ class Differences:
                 example = f"B's label {label} is A's {rows[label]}"
                 yield "labels", where, f"B's rows are A's in another order ({example})"
             else:
-                yield "order", where, f"B's filters are A's in another order{_which(rows)}"
+                yield "order", where, f"B's filters are A's in another order{order_words(rows)}"
             return
         if kernel_a.ndim < 2:
             return
         for axis, parts in ((1, "inputs"), (2, "rows"), (3, "columns")):
-            moved = _permuted(kernel_a, kernel_b, axis) if axis < kernel_a.ndim else None
-            if moved is not None and (bias[0] is None or _far(bias[0], bias[1]) <= ROUNDED):
-                yield "order", where, f"B takes the {parts} in another order{_which(moved)}"
+            moved = order_of_parts(kernel_a, kernel_b, axis) if axis < kernel_a.ndim else None
+            if moved is not None and (bias[0] is None or row_distance(bias[0], bias[1]) <= ROUNDED):
+                yield "order", where, f"B takes the {parts} in another order{order_words(moved)}"
                 return
         is_square = kernel_a.ndim == 4 and kernel_a.shape[2] == kernel_a.shape[3] > 1
-        if is_square and _far(kernel_a.swapaxes(2, 3), kernel_b) <= ROUNDED < _far(kernel_a, kernel_b):
+        if is_square and row_distance(kernel_a.swapaxes(2, 3), kernel_b) <= ROUNDED < row_distance(
+            kernel_a, kernel_b
+        ):
             yield "order", where, "B's kernel has A's rows as columns"
 
-    def _of_epsilon(self, where: str, unit_a: Unit, unit_b: Unit) -> Iterator[_Finding]:
+    def _of_epsilon(self, where: str, unit_a: Unit, unit_b: Unit) -> Iterator[Finding]:
         """Yield that one model's kernel was folded with another epsilon than the other model's norm has,
         before it was stored. That epsilon is computed from the ratio of the kernels, and has to be the same
         for all filters.
@@ -477,7 +454,7 @@ class Differences:
             norms = [node for node in unit.nodes if isinstance(node.op, ops.BatchNorm)]
             if len(norms) != 1 or any(map(_is_norm, other_unit.nodes)):
                 continue
-            ratios = _ratios(unit.tensors["kernel"], other_unit.tensors["kernel"])
+            ratios = ratios_of_filters(unit.tensors["kernel"], other_unit.tensors["kernel"])
             if ratios is None or not (ratios > 0).all():
                 continue
             node, op = norms[0], norms[0].op
@@ -489,23 +466,22 @@ class Differences:
             spread = 1e-5 * float((variance + epsilon).max())
             if epsilon > -1e-7 and np.abs(epsilons - epsilon).max() <= spread < abs(epsilon - op.epsilon):
                 names = ("A", "B") if side == 0 else ("B", "A")
-                text = (
-                    f"epsilon {_number(op.epsilon)} in {names[0]}, {names[1]} was folded with {epsilon:.2g}"
-                )
+                own_epsilon = number_words(op.epsilon)
+                text = f"epsilon {own_epsilon} in {names[0]}, {names[1]} was folded with {epsilon:.2g}"
                 yield "epsilon", node.path, text
 
-    def _by_factor(self, where: str, unit_a: Unit, unit_b: Unit) -> Iterator[_Finding]:
+    def _by_factor(self, where: str, unit_a: Unit, unit_b: Unit) -> Iterator[Finding]:
         """Yield the factor by which all of B's kernel is A's, or the range of factors, if each filter has
         one of its own.
         """
         role = "kernel" if "kernel" in unit_a.tensors else "gamma"
         if role not in unit_a.tensors:
             return
-        factor = _factor(unit_a.tensors[role], unit_b.tensors[role])
+        factor = common_factor(unit_a.tensors[role], unit_b.tensors[role])
         if factor is not None and abs(factor - 1) > ROUNDED:
             yield "scale", where, f"B's {role} is A's times {factor:.6g}"
         elif unit_a.kind in ("conv", "dense"):
-            ratios = _ratios(unit_a.tensors[role], unit_b.tensors[role])
+            ratios = ratios_of_filters(unit_a.tensors[role], unit_b.tensors[role])
             if ratios is not None and np.abs(ratios - 1).max() > ROUNDED:
                 yield "scale", where, f"B's filters are A's times {ratios.min():.4g} to {ratios.max():.4g}"
 
@@ -521,7 +497,7 @@ def _same_node(node_a: Node, form_a: NormalForm, node_b: Node, form_b: NormalFor
     tensors_a, tensors_b = form_a.tensors.get(node_a.holder, {}), form_b.tensors.get(node_b.holder, {})
     return (
         type(node_a.op) is type(node_b.op)
-        and _equal_attributes(node_a.op, node_b.op)
+        and equal_attributes(node_a.op, node_b.op)
         and tensors_a.keys() - {"batches"} == tensors_b.keys() - {"batches"}
         and all(np.array_equal(tensors_a[role], tensors_b[role]) for role in tensors_a if role != "batches")
     )
@@ -557,25 +533,6 @@ def _name_of(form: NormalForm, node: Node) -> str:
     return form.names.get(node.path, node.path)
 
 
-def _where(name_a: str, name_b: str) -> str:
-    return name_a if name_a == name_b else f"{name_a} (B: {name_b})"
-
-
-def _words(unit: Unit) -> str:
-    """Return a unit in words, with its article: `a 3x3 conv`, `a relu6`."""
-    if unit.kind == "scale":
-        return "a scale of channels" if not unit.tensors["beta"].any() else "a scale and a shift of channels"
-    if unit.kind == "move":
-        return "a rearrangement"
-    if unit.kind == "clip":
-        low, high = unit.says["low"], unit.says["high"]
-        if high == math.inf and low == 0:
-            return "a relu"
-        return "a relu6" if (low, high) == (0, 6) else f"a clip from {low:g} to {high:g}"
-    op_words = next((node.op.words for node in unit.nodes if node.op.name == unit.kind), None)
-    return op_words or f"a {unit.kind.replace('_', ' ')}"
-
-
 def _of_attribute(unit: Unit, name: str) -> Kind:
     """Return the kind of the difference that two units have in the attribute `name`, such as `epsilon`."""
     if unit.kind in _ACTIVATIONS:
@@ -587,42 +544,8 @@ def _of_attribute(unit: Unit, name: str) -> Kind:
     return "scale" if name == "scale" else "operator"
 
 
-def _number(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
 def _pair(numbers: tuple[int, int]) -> str:
     return "x".join(map(str, numbers))
-
-
-def _pads(site: Site, size: KnownSize) -> str:
-    """Return in words what a window is padded with at a size of its input, such as `pads 1` or
-    `pads nothing`.
-    """
-    sides = [pad_amounts(site.convention, site.window, axis, size[axis]) for axis in (0, 1)]
-    amounts = *sides[0], *sides[1]
-    return f"pads {pads_text(amounts)}".replace(",", ", ") if any(amounts) else "pads nothing"
-
-
-def _equal(value_a: Any, value_b: Any) -> bool:
-    """Return whether two attributes are the same; a file may store a number in float32."""
-    are_numbers = isinstance(value_a, float | int) and isinstance(value_b, float | int)
-    if are_numbers and not isinstance(value_a, bool):
-        return bool(np.float32(value_a) == np.float32(value_b))
-    return bool(value_a == value_b)
-
-
-def _equal_attributes(op_a: ops.Op, op_b: ops.Op) -> bool:
-    """Return whether two ops have equal attributes. Pads do not count here, because they are compared as
-    windows, nor does what changes no value.
-    """
-    values_a, values_b = (
-        {name: value for name, value in vars(op).items() if name not in ("momentum", "keep", "convention")}
-        for op in (op_a, op_b)
-    )
-    return values_a.keys() == values_b.keys() and all(
-        _equal(value, values_b[name]) for name, value in values_a.items()
-    )
 
 
 def _is_norm(node: Node) -> bool:
@@ -635,120 +558,6 @@ def _is_scale(node: Node) -> bool:
     )
 
 
-def distance(unit_a: Unit, unit_b: Unit, role: str) -> float:
-    """Return how far apart the tensors of two units are: the largest difference in a filter over its largest
-    number. A bias is one row.
-    """
-    array_a, array_b = unit_a.tensors[role], unit_b.tensors[role]
-    if role in ("bias", "beta"):
-        largest = max(float(np.abs(array_a).max(initial=0)), float(np.abs(array_b).max(initial=0)))
-        return 0.0 if largest == 0 else float(np.abs(array_a - array_b).max()) / largest
-    return _far(array_a, array_b)
-
-
-def _far(array_a: Any, array_b: Any) -> float:
-    """Return how far apart two arrays are: for each row (filter), the largest difference over the largest
-    number of the first array; of these the worst. Infinite for other shapes, or if one array is None.
-    """
-    if array_a is None or array_b is None or np.shape(array_a) != np.shape(array_b):
-        return math.inf
-    numbers_a, numbers_b = np.asarray(array_a, np.float64), np.asarray(array_b, np.float64)
-    rows = (len(numbers_a), -1) if numbers_a.ndim > 1 else (1, -1)
-    apart = np.abs(numbers_a - numbers_b).reshape(rows).max(axis=1, initial=0)
-    largest = np.abs(numbers_a).reshape(rows).max(axis=1, initial=0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        ratios = np.where(apart == 0, 0.0, apart / largest)
-    return float(np.max(ratios, initial=0))
-
-
-def _permuted(array_a: Any, array_b: Any, axis: int, *biases: Any) -> NDArray[np.int64] | None:
-    """Return the order in which A's array has the parts of B's along an axis: B's part i is A's part
-    `order[i]`, as `[2, 1, 0]` for RGB beside BGR. Return None where the parts stand in the same order, or are
-    others. Parts are sorted by their products with random numbers, and then compared.
-
-    Args:
-        biases: of A and B, with one number for each part along the axis.
-    """
-    if np.shape(array_a) != np.shape(array_b) or np.ndim(array_a) <= axis or np.shape(array_a)[axis] < 2:
-        return None
-    arrays = [np.asarray(array, np.float64) for array in (array_a, array_b)]
-    has_biases = bool(biases) and biases[0] is not None
-    largest = float(np.abs(arrays[0]).max(initial=0))
-    products = [drawn_along(array, axis) for array in arrays]
-    if has_biases:
-        # parts with the same numbers are told apart by their biases
-        products = [
-            product + largest * np.asarray(bias) for product, bias in zip(products, biases, strict=True)
-        ]
-    sorting_a, sorting_b = (np.argsort(product, kind="stable") for product in products)
-    gap = np.abs(products[0][sorting_a] - products[1][sorting_b]).max()
-    # a cheap test before the arrays themselves are compared
-    are_near = gap <= 1e-4 * np.abs(products[0]).max(initial=0)
-    if largest == 0 or not are_near or (sorting_a == sorting_b).all():
-        return None
-    differences = [arrays[0].take(sorting_a, axis) - arrays[1].take(sorting_b, axis)]
-    if has_biases:
-        differences.append(np.asarray(biases[0])[sorting_a] - np.asarray(biases[1])[sorting_b])
-    if any(np.abs(difference).max() > ROUNDED * largest for difference in differences):
-        return None
-    order = np.empty(len(sorting_a), np.int64)
-    # from B's places to A's, through the sorted order
-    order[sorting_b] = sorting_a
-    return None if (order == np.arange(len(order))).all() else order
-
-
-def _which(order: NDArray[np.int64]) -> str:
-    """Return the end of a sentence that says an order of parts, as `_permuted` gives it: `: reversed`, or one
-    part as an example.
-    """
-    if (order == np.arange(len(order))[::-1]).all():
-        return ": reversed, as RGB is beside BGR" if len(order) == 3 else ": reversed"
-    example = int(np.flatnonzero(order != np.arange(len(order)))[0])
-    return f" (B's {example} is A's {order[example]})"
-
-
-def _factor(array_a: Any, array_b: Any) -> float | None:
-    """Return the number by which the first array is multiplied to be the second, as 2.0 for `[1, 2]` and
-    `[2, 4]`; None where there is no such number.
-    """
-    numbers_a, numbers_b = np.asarray(array_a, np.float64).ravel(), np.asarray(array_b, np.float64).ravel()
-    if numbers_a.shape != numbers_b.shape or numbers_a.size < 2 or not numbers_a.any() or not numbers_b.any():
-        return None
-    # the best factor by least squares
-    factor = float(numbers_a @ numbers_b / (numbers_a @ numbers_a))
-    farthest = np.abs(numbers_a * factor - numbers_b).max()
-    return factor if farthest <= ROUNDED * np.abs(numbers_b).max() else None
-
-
-def _ratios(kernel_a: Any, kernel_b: Any) -> Numbers | None:
-    """Return for each filter the number by which the first kernel's is multiplied to be the second's; None
-    where some filter is no multiple of the other.
-    """
-    filters_a, filters_b = kernel_a.reshape(len(kernel_a), -1), kernel_b.reshape(len(kernel_b), -1)
-    squares = np.square(filters_a).sum(axis=1)
-    if filters_a.shape != filters_b.shape or filters_a.shape[1] < 2 or not squares.all():
-        return None
-    ratios: Numbers = (filters_a * filters_b).sum(axis=1) / squares
-    are_multiples = np.abs(filters_a * ratios[:, None] - filters_b).max(axis=1) <= ROUNDED * np.abs(
-        filters_b
-    ).max(axis=1)
-    return ratios if are_multiples.all() else None
-
-
-def _rounded_as(array_a: Any, array_b: Any) -> str | None:
-    """Return the half type, float16 or bfloat16, to which the first array has to be rounded to be the
-    second; None if it is neither.
-    """
-    with np.errstate(over="ignore"):
-        half = np.asarray(array_a, np.float64).astype(np.float16).astype(np.float64)
-    bits = np.asarray(array_a, np.float32).view(np.uint32)
-    # round to even at bit 16, as bfloat16 is the upper half of float32
-    brain = ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
-    if np.array_equal(half, array_b):
-        return "float16"
-    return "bfloat16" if np.array_equal(brain, array_b) else None
-
-
 def _some_rows(unit_a: Unit, unit_b: Unit) -> str | None:
     """Return in words that one model's head has all rows of the other's and more, and at which label the
     others begin there; None if the rows are others.
@@ -759,7 +568,7 @@ def _some_rows(unit_a: Unit, unit_b: Unit) -> str | None:
     (more, has), (less, lacks) = sorted(((kernel_a, "A"), (kernel_b, "B")), key=lambda side: -len(side[0]))
     # `first`: the label in the larger head at which the smaller one would begin.
     for first in range(len(more) - len(less) + 1):
-        if _far(more[first : first + len(less)], less) <= ROUNDED:
+        if row_distance(more[first : first + len(less)], less) <= ROUNDED:
             return f"{has} has {len(more)} rows, {lacks} {len(less)}: {lacks}'s label 0 is {has}'s {first}"
     return None
 
@@ -790,42 +599,6 @@ def _same_kernel(
         [tensors["kernel"] for _, tensors in parts if "kernel" in tensors] for parts in (parts_a, parts_b)
     )
     return len(kernels_a) == len(kernels_b) > 0 and all(
-        _far(kernel_a, kernel_b) <= EXACT for kernel_a, kernel_b in zip(kernels_a, kernels_b, strict=True)
+        row_distance(kernel_a, kernel_b) <= EXACT
+        for kernel_a, kernel_b in zip(kernels_a, kernels_b, strict=True)
     )
-
-
-def _of_input(node: Node) -> str:
-    """Return in words what a node does to a model's input: `divided by 255`."""
-    if isinstance(node.op, ops.Affine):
-        return _scaled_by(np.array(node.op.scale), np.array(node.op.offset))
-    if isinstance(node.op, ops.SliceChannels):
-        return "in another order of channels"
-    return f"put through {node.op.words}"
-
-
-def _scaled_by(gamma: Any, beta: Any) -> str:
-    """Return a scale and a shift in words: `divided by 255, plus 1`. The text is empty where both change
-    nothing.
-    """
-    changes = []
-    if np.any(np.abs(gamma - 1) > 1e-12):
-        divides = np.all((np.abs(gamma) < 1) & (gamma != 0))
-        changes.append(f"divided by {_values(1 / gamma)}" if divides else f"times {_values(gamma)}")
-    if np.any(beta):
-        changes.append(f"plus {_values(beta)}")
-    return ", ".join(changes)
-
-
-def _values(array: Any) -> str:
-    values = [float(f"{value:.6g}") for value in np.unique(array)]
-    if len(values) == 1:
-        return f"{values[0]:.6g}"
-    return f"({', '.join(f'{value:.6g}' for value in np.ravel(array)[:4])})"
-
-
-def _of_both(change_a: str, change_b: str) -> str:
-    """Return a sentence on what both models do to their input; either text may be empty."""
-    if not change_a or not change_b:
-        has, lacks = ("A", "B") if change_a else ("B", "A")
-        return f"{has}'s input is {change_a or change_b}, {lacks}'s is not"
-    return f"A's input is {change_a}, B's is {change_b}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from porter.comparison.differing import FoundDifference
+from porter.comparison.found_difference import FoundDifference
 
 COLOURS = {"same": "#1a7f37", "undecided": "#9a6700", "differs": "#cf222e"}
 """The colour of each verdict."""

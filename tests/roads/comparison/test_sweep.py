@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from porter.comparison.differing import KINDS, Kind
+from porter.comparison.found_difference import KINDS, Kind
 from tests.support.comparison.hands import compared, pairs
 from tests.support.comparison.sweep import plant
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from porter.comparison.differing import Kind
+from porter.comparison.found_difference import Kind
 from porter.zoos.torchvision import import_models
 
 SIZE = 64

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from porter.comparison.compare import Comparison, judged
-from porter.comparison.differing import KINDS, Kind
+from porter.comparison.found_difference import KINDS, Kind
 from porter.comparison.sides import SideProof
 from porter.source.open import open_source
 from porter.source.opened import Opened

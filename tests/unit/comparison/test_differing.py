@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from porter.comparison.aligning import Pairing, align
-from porter.comparison.differing import EXACT, ROUNDED, Differences
+from porter.comparison.closeness import EXACT, ROUNDED
+from porter.comparison.differing import Differences
 from porter.comparison.normal_form import normal_form
 from porter.graph import FurtherInput, Graph, Node, ops, tensor_shapes
 from porter.graph.folding import fold_norms
