@@ -13,11 +13,11 @@ from porter.comparison.normal_form import COMMUTATIVE, LINEAR, NORMS, NormalForm
 from porter.graph.ops import OPS, activations
 from porter.graph.walks import in_order
 
-_ACTIVATIONS = {name for name, op in OPS.items() if op.__module__ == activations.__name__}
+ACTIVATIONS = {name for name, op in OPS.items() if op.__module__ == activations.__name__}
 _FAMILIES = (
     {*LINEAR},
     {*NORMS, "scale"},
-    _ACTIVATIONS,
+    ACTIVATIONS,
     {"max_pool", "avg_pool", "global_avg_pool", "global_max_pool", "adaptive_avg_pool", "adaptive_max_pool"},
     {"add", "multiply", "concat", "maximum", "minimum"},
     {"tokens", "add_array", "pad_axis"},

@@ -22,7 +22,7 @@ from porter.base.errors import (
 from porter.base.options import INPUT_SIZE, AnyPath
 from porter.comparison.aligning import Pairing, align
 from porter.comparison.closeness import ROUNDED
-from porter.comparison.differing import Differences
+from porter.comparison.differing import Differences, FoundInPairing
 from porter.comparison.found_difference import FoundDifference, Kind
 from porter.comparison.normal_form import normal_form
 from porter.comparison.outputs_only import outputs_only
@@ -307,27 +307,16 @@ def judged(
     ]
     # A second size, whose maps have other lengths, if pads are compared for every size.
     sizes = [size, (size[0] + 33, size[1] + 18)] if every else [size]
-    at_sizes = list[Differences]()
     try:
-        for compared_size in sizes:
-            form_a, form_b = (
-                normal_form(model.graph, model.tensors, compared_size, layer_names(model)) for model in opened
-            )
-            at_sizes.append(Differences(align(form_a, form_b), ANY if every else size, tolerance))
+        at_sizes = [
+            Differences(_aligned(opened, compared_size), ANY if every else size, tolerance)
+            for compared_size in sizes
+        ]
     except (GraphError, MappingError) as error:
         return Comparison(*names, "undecided", (), None, proofs=proofs, notes=notes, undecided=(str(error),))
-    first, *at_further_sizes = at_sizes
-    differences = first.all()
-    for further in at_further_sizes:
-        seen = {(difference.kind, difference.pair) for difference in differences}
-        differences += [found for found in further.all() if (found.kind, found.pair) not in seen]
+    first = at_sizes[0]
+    differences, rounded = _found(at_sizes)
     differences += _stated(*opened)
-    if rounded := first.rounded:
-        count = f"{len(rounded)} layers are" if len(rounded) > 1 else "1 layer is"
-        notes += (
-            f"{count} equal to rounding to float32 only, at most {max(rounded.values()):.1e} apart: norms "
-            "may be folded there",
-        )
     try:
         distances, parity = _run(first.pairing, sizes, differences)
     except (NotInstalled, CannotRun, GraphError, PaddingError) as error:
@@ -340,7 +329,40 @@ def judged(
     if every:
         compared_at = f"any size: pads at every one, the rest at {' and '.join(map(size_text, sizes))}"
     layers = _layers(first.pairing, distances)
+    notes += _rounding_note(rounded)
     return Comparison(*names, verdict, tuple(differences), parity, layers, compared_at, proofs, notes, why)
+
+
+def _aligned(opened: tuple[Opened, Opened], size: KnownSize) -> Pairing:
+    """Return the normal forms of two models at a size, aligned."""
+    form_a, form_b = (normal_form(model.graph, model.tensors, size, layer_names(model)) for model in opened)
+    return align(form_a, form_b)
+
+
+def _found(at_sizes: Sequence[Differences]) -> FoundInPairing:
+    """Return what differs at several sizes, each difference once; tensors are the same at all of them."""
+    first, *at_further_sizes = at_sizes
+    differences, rounded = first.find()
+    for further in at_further_sizes:
+        seen = {(difference.kind, difference.pair) for difference in differences}
+        more = further.find().differences
+        differences += [found for found in more if (found.kind, found.pair) not in seen]
+    return FoundInPairing(differences, rounded)
+
+
+def _rounding_note(rounded: Mapping[str, float]) -> tuple[str, ...]:
+    """Return the note that layers are equal to rounding only, if there are any.
+
+    Args:
+        rounded: by layer, how far apart their tensors are.
+    """
+    if not rounded:
+        return ()
+    count = f"{len(rounded)} layers are" if len(rounded) > 1 else "1 layer is"
+    return (
+        f"{count} equal to rounding to float32 only, at most {max(rounded.values()):.1e} apart: norms may be "
+        "folded there",
+    )
 
 
 def _run(
@@ -432,7 +454,7 @@ def _unexplained(
         if pair in known_pairs or apart <= limit:
             continue
         # The norm that one of the layers lacks is reported where it stands.
-        if known_pairs and differing.is_split(unit_a, unit_b):
+        if known_pairs and differing.reasons.is_split(unit_a, unit_b):
             continue
         text = f"{unit_a.name}: A and B give other values for the same numbers ({apart:.1e} apart)"
         unexplained.append(FoundDifference("operator", unit_a.name, unit_b.name, text, apart, pair))

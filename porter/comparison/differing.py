@@ -1,43 +1,42 @@
-"""What differs between two paired units, in words, and what only one of two normal forms has."""
+"""What differs between two aligned normal forms: in their paired units, wires and outputs, and what only one
+of them has.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from porter.comparison.aligning import Pairing
+from porter.comparison.aligning import ACTIVATIONS, Pairing
 from porter.comparison.closeness import (
     EXACT,
     ROUNDED,
-    common_factor,
     distance,
-    equal_attributes,
     equal_values,
-    half_type_of,
-    order_of_parts,
-    ratios_of_filters,
     row_distance,
 )
 from porter.comparison.difference_words import (
     input_change_words,
-    input_difference_words,
     names_of_pair,
     number_words,
-    order_words,
     pads_words,
     unit_words,
 )
 from porter.comparison.found_difference import Finding, FoundDifference, Kind
 from porter.comparison.normal_form import COMMUTATIVE, LINEAR, NormalForm, Unit
-from porter.graph import INPUT, Node, nonnegative_paths, ops
-from porter.graph.ops import OPS, activations
+from porter.comparison.tensor_reasons import TensorReasons, is_norm, same_node
+from porter.graph import INPUT, nonnegative_paths
 from porter.padding import Site, Size, same_function
 
-_ACTIVATIONS = {name for name, op in OPS.items() if op.__module__ == activations.__name__}
+
+class FoundInPairing(NamedTuple):
+    """What differs, and the layers whose tensors are equal to rounding only, with how far apart they are."""
+
+    differences: list[FoundDifference]
+    rounded: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -47,41 +46,47 @@ class Differences:
     Attributes:
         size: at which pads are compared; None for every size.
         tolerance: how far apart tensors may be; None for EXACT and ROUNDED.
-        rounded: layers whose tensors are equal to rounding only, with how far apart they are; known after
-            `all`.
     """
 
     pairing: Pairing
     size: Size
     tolerance: float | None = None
-    rounded: dict[str, float] = field(default_factory=dict)
 
-    def all(self) -> list[FoundDifference]:
+    @property
+    def reasons(self) -> TensorReasons:
+        """What finds why tensors differ."""
+        return TensorReasons(self.pairing)
+
+    def find(self) -> FoundInPairing:
         """Return all differences, in the order of the first model's computation. What only the second has
         stands behind the pair that it follows there, and outputs come last.
         """
-        pairing, placed = self.pairing, list[tuple[float, FoundDifference]]()
+        pairing, rounded = self.pairing, dict[str, float]()
+        # by the place in the first model's order, and the place among what follows that
+        placed = list[tuple[tuple[float, int], FoundDifference]]()
         form_a, form_b = pairing.form_a, pairing.form_b
-        places = {path: float(place) for place, path in enumerate(form_a.units)}
-        paths_a = {path_b: path_a for path_a, path_b in pairing.pairs.items()}
+        places = {path: place for place, path in enumerate(form_a.units)}
         for path_a, path_b in pairing.pairs.items():
             unit_a, unit_b = form_a.units[path_a], form_b.units[path_b]
-            for kind, where, text in (*self.of_pair(unit_a, unit_b), *self._wires(unit_a, unit_b)):
+            findings, rounding = self._of_pair(unit_a, unit_b)
+            if rounding is not None:
+                rounded[unit_a.name] = rounding
+            for kind, where, text in (*findings, *self._wires(unit_a, unit_b)):
                 pair = FoundDifference(
                     kind, unit_a.name, unit_b.name, f"{where}: {text}", None, (path_a, path_b)
                 )
-                placed.append((places[path_a], pair))
+                placed.append(((places[path_a], 0), pair))
         for path in pairing.only_a:
             if not self._displaced(form_a.units[path], form_a, form_b):
-                placed.append((places[path], self._alone(form_a.units[path], None)))
-        place_b = -1.0
+                placed.append(((places[path], 0), self._alone(form_a.units[path], None)))
+        paths_a = {path_b: path_a for path_a, path_b in pairing.pairs.items()}
+        place, rank = -1, 0
         for path in form_b.units:
-            # a step that is smaller than any between places
-            place_b = places[paths_a[path]] if path in paths_a else place_b + 1e-6
+            place, rank = (places[paths_a[path]], 0) if path in paths_a else (place, rank + 1)
             if path in pairing.only_b and not self._displaced(form_b.units[path], form_b, form_a):
-                placed.append((place_b, self._alone(None, form_b.units[path])))
-        placed += [(math.inf, difference) for difference in self._outputs()]
-        return [difference for _, difference in sorted(placed, key=lambda pair: pair[0])]
+                placed.append(((place, rank), self._alone(None, form_b.units[path])))
+        placed += [((math.inf, 0), difference) for difference in self._outputs()]
+        return FoundInPairing([difference for _, difference in sorted(placed, key=itemgetter(0))], rounded)
 
     def _alone(self, unit_a: Unit | None, unit_b: Unit | None) -> FoundDifference:
         """Return the difference that one model has a unit which the other lacks. A scale, or another order of
@@ -115,32 +120,7 @@ class Differences:
         """
         norms = [node for each in elsewhere.units.values() if each.kind in LINEAR for node in each.nodes]
         return unit.kind == "scale" and all(
-            any(_same_node(node, form, norm, elsewhere) for norm in norms) for node in unit.nodes
-        )
-
-    def is_split(self, unit_a: Unit, unit_b: Unit) -> bool:
-        """Return whether two layers differ only because one of them has taken in a norm or scale that stands
-        behind something else in the other model, so that the layers alone are the same.
-
-        Args:
-            unit_a, unit_b: the units of both models.
-        """
-        pairing = self.pairing
-        form_a, form_b = pairing.form_a, pairing.form_b
-        norms_a, norms_b = ([node for node in unit.nodes if _is_scale(node)] for unit in (unit_a, unit_b))
-        if len(norms_a) == len(norms_b):
-            return False
-        if not _same_kernel(self._raw(form_a, unit_a), self._raw(form_b, unit_b)):
-            return False
-        # The last norm of the unit that has more is looked for among the unpaired units of the other model.
-        if len(norms_a) > len(norms_b):
-            norm, form, elsewhere, unpaired = norms_a[-1], form_a, form_b, pairing.only_b
-        else:
-            norm, form, elsewhere, unpaired = norms_b[-1], form_b, form_a, pairing.only_a
-        return any(
-            _same_node(norm, form, node, elsewhere)
-            for path in unpaired
-            for node in elsewhere.units[path].nodes
+            any(same_node(node, form, norm, elsewhere) for norm in norms) for node in unit.nodes
         )
 
     def _read(
@@ -186,38 +166,31 @@ class Differences:
             pair = form_a.outputs[0], form_b.outputs[0]
             yield FoundDifference(kind, None, None, f"A gives {names[0]}, B {names[1]}", None, pair)
 
-    def of_pair(self, unit_a: Unit, unit_b: Unit) -> Iterator[Finding]:
-        """Yield the differences of two paired units. Units of other kinds have only that one.
+    def _of_pair(self, unit_a: Unit, unit_b: Unit) -> tuple[list[Finding], float | None]:
+        """Return the differences of two paired units, and how far apart their tensors are if they are equal
+        to rounding only. Units of other kinds have only that difference.
 
         Args:
             unit_a, unit_b: the units of both models.
         """
         where = names_of_pair(unit_a.name, unit_b.name)
         if unit_a.kind != unit_b.kind:
-            are_activations = {unit_a.kind, unit_b.kind} <= _ACTIVATIONS
-            yield (
-                "activation" if are_activations else "operator",
-                where,
-                f"A has {unit_words(unit_a)}, B {unit_words(unit_b)}",
-            )
-            return
-        if "convention" in unit_a.says:
-            yield from self._windows(where, unit_a, unit_b)
+            kind: Kind = "activation" if {unit_a.kind, unit_b.kind} <= ACTIVATIONS else "operator"
+            return [(kind, where, f"A has {unit_words(unit_a)}, B {unit_words(unit_b)}")], None
+        findings = [*self._windows(where, unit_a, unit_b)] if "convention" in unit_a.says else []
         for name, value_a in unit_a.says.items():
             value_b = unit_b.says.get(name)
             # Windows and their pads were compared above.
-            if name not in ("window", "convention") and not equal_values(value_a, value_b):
-                is_number_of_rows = name in ("filters", "units")
-                if is_number_of_rows and (rows := _some_rows(unit_a, unit_b)):
-                    yield "labels", where, rows
-                    return
-                change = (
-                    "B moves the cells otherwise"
-                    if name == "cells"
-                    else f"{name} {number_words(value_a)}, {number_words(value_b)}"
-                )
-                yield _of_attribute(unit_a, name), where, change
-        yield from self._tensors(where, unit_a, unit_b)
+            if name in ("window", "convention") or equal_values(value_a, value_b):
+                continue
+            if name in ("filters", "units") and (rows := _some_rows(unit_a, unit_b)):
+                return [*findings, ("labels", where, rows)], None
+            change = f"{name} {number_words(value_a)}, {number_words(value_b)}"
+            if name == "cells":
+                change = "B moves the cells otherwise"
+            findings.append((_of_attribute(unit_a, name), where, change))
+        of_tensors, rounding = self._tensors(where, unit_a, unit_b)
+        return [*findings, *of_tensors], rounding
 
     def _windows(self, where: str, unit_a: Unit, unit_b: Unit) -> Iterator[Finding]:
         """Yield the differences of two windows: in kernel, stride or dilation, otherwise in pads, where
@@ -234,7 +207,8 @@ class Differences:
         for name in ("kernel", "stride", "dilation"):
             geometry = [getattr(site.window, name) for site in sites]
             if geometry[0] != geometry[1]:
-                yield "operator", where, f"{name} {_pair(geometry[0])}, {_pair(geometry[1])}"
+                sizes = ["x".join(map(str, numbers)) for numbers in geometry]
+                yield "operator", where, f"{name} {sizes[0]}, {sizes[1]}"
         if site_a.window != site_b.window:
             return
         form = self.pairing.form_a
@@ -249,31 +223,36 @@ class Differences:
                 pads = [f"{text} ({site})" for text, site in zip(pads, sites, strict=True)]
             yield "padding", where, f"A {pads[0]}, B {pads[1]}"
 
-    def _tensors(self, where: str, unit_a: Unit, unit_b: Unit) -> Iterator[Finding]:
-        """Yield the differences between the tensors of two paired units: other shapes, or values that are
-        further apart than the limit allows, with the reason if one is known. Yield none for equal tensors;
-        values that are only rounded otherwise are noted in `rounded`.
+    def _tensors(self, where: str, unit_a: Unit, unit_b: Unit) -> tuple[Iterable[Finding], float | None]:
+        """Return the differences between the tensors of two paired units: other shapes, or values that are
+        further apart than the limit allows, with the reason if one is known; none for equal tensors. And how
+        far apart they are if they are only rounded otherwise, else None.
 
         Args:
             where: the layer's name, for the difference.
             unit_a, unit_b: the units of both models.
         """
-        if not unit_a.tensors or self._raw_equal(unit_a, unit_b):
-            return
+        if not unit_a.tensors or self.reasons.are_stored_alike(unit_a, unit_b):
+            return (), None
         shapes = [{role: array.shape for role, array in unit.tensors.items()} for unit in (unit_a, unit_b)]
         if shapes[0] != shapes[1]:
             # Units whose ops differ are reported elsewhere, and their shapes follow from that.
-            if unit_a.says == unit_b.says:
-                yield "weights", where, f"A's tensors are {_shapes(shapes[0])}, B's {_shapes(shapes[1])}"
-            return
+            if unit_a.says != unit_b.says:
+                return (), None
+            words = [
+                ", ".join(f"{role} {'x'.join(map(str, shape))}" for role, shape in roles.items())
+                for roles in shapes
+            ]
+            return [("weights", where, f"A's tensors are {words[0]}, B's {words[1]}")], None
         distances = {role: distance(unit_a, unit_b, role) for role in unit_a.tensors}
-        too_far = {role: apart for role, apart in distances.items() if apart > self.limit(unit_a, unit_b)}
+        limit = self._limit(unit_a, unit_b)
+        farthest = max(distances.values())
+        too_far = {role: apart for role, apart in distances.items() if apart > limit}
         if too_far:
-            yield from self._why(where, unit_a, unit_b, too_far)
-        elif max(distances.values()) > EXACT:
-            self.rounded[unit_a.name] = max(distances.values())
+            return self.reasons.why(where, unit_a, unit_b, too_far), None
+        return (), farthest if farthest > EXACT else None
 
-    def limit(self, unit_a: Unit, unit_b: Unit) -> float:
+    def _limit(self, unit_a: Unit, unit_b: Unit) -> float:
         """Return how far apart the tensors of two units may be: the user's tolerance, otherwise rounding of
         float64, or of float32 where norms may have been folded into the stored kernel.
         """
@@ -285,226 +264,8 @@ class Differences:
         )
         # A layer with a bias and without a norm may have taken one in.
         has_bias = unit_a.kind in LINEAR and bool(unit_a.tensors["bias"].any())
-        may_be_folded = has_bias and not any(map(_is_norm, unit_a.nodes))
+        may_be_folded = has_bias and not any(map(is_norm, unit_a.nodes))
         return ROUNDED if may_be_folded or layers_a != layers_b else EXACT
-
-    def _raw(self, form: NormalForm, unit: Unit) -> list[tuple[Node, Mapping[str, Any]]]:
-        """Return the nodes that a unit is made of, with their tensors as they are stored."""
-        return [(node, form.tensors.get(node.holder, {})) for node in unit.nodes]
-
-    def _raw_equal(self, unit_a: Unit, unit_b: Unit) -> bool:
-        """Return whether two units are made of the same nodes with the same numbers."""
-        return len(unit_a.nodes) == len(unit_b.nodes) and all(
-            _same_node(node_a, self.pairing.form_a, node_b, self.pairing.form_b)
-            for node_a, node_b in zip(unit_a.nodes, unit_b.nodes, strict=True)
-        )
-
-    def _why(
-        self, where: str, unit_a: Unit, unit_b: Unit, distances: Mapping[str, float]
-    ) -> Iterator[Finding]:
-        """Yield the reason why tensors differ: the first of the known ones that explains all of it,
-        otherwise that the bias or the numbers are others. Yield none where a norm only stands elsewhere
-        (`is_split`).
-
-        Args:
-            distances: by role, how far apart the tensors are.
-        """
-        if self.is_split(unit_a, unit_b):
-            return
-        reasons = (self._on_input, self._in_order, self._by_parts, self._of_epsilon, self._by_factor)
-        for reason in reasons:
-            if findings := [*reason(where, unit_a, unit_b)]:
-                yield from findings
-                return
-        roles = ", ".join(f"{role} {distance:.1e}" for role, distance in distances.items())
-        if {*distances} <= {"bias", "beta"}:
-            role = next(iter(distances))
-            text = f"another bias ({roles} apart)"
-            # a bias of zeros
-            for name, unit in (("B", unit_b), ("A", unit_a)):
-                if not unit.tensors[role].any():
-                    text = f"{name} lacks the bias"
-            yield "bias", where, text
-        else:
-            is_scale = unit_a.kind == "scale" and not any(map(_is_norm, unit_a.nodes))
-            kind: Kind = "scale" if is_scale else "weights"
-            yield kind, where, f"other numbers ({roles} apart)"
-
-    def _on_input(self, where: str, unit_a: Unit, unit_b: Unit) -> Iterator[Finding]:
-        """Yield a difference in what the two models do to their input before the first layer, such as
-        `divided by 255`, where it is in the layer's tensors and the layer itself is the same.
-
-        Args:
-            unit_a, unit_b: the units of both models.
-        """
-        scales = [[node for node in unit.nodes if _scales_input(node, unit)] for unit in (unit_a, unit_b)]
-        if not any(scales) or not _same_kernel(
-            self._raw(self.pairing.form_a, unit_a), self._raw(self.pairing.form_b, unit_b)
-        ):
-            return
-        changes = [" and ".join(map(input_change_words, nodes)) for nodes in scales]
-        if changes[0] != changes[1]:
-            yield "preprocessing", where, input_difference_words(*changes)
-
-    def _by_parts(self, where: str, unit_a: Unit, unit_b: Unit) -> Iterator[Finding]:
-        """Yield the differences of the layers and norms that units are made of, one by one, where both
-        models have them; or that one lacks a norm.
-
-        Args:
-            where: the name of the whole unit.
-            unit_a, unit_b: the units of both models.
-        """
-        parts_a, parts_b = self._raw(self.pairing.form_a, unit_a), self._raw(self.pairing.form_b, unit_b)
-        norms = [[each for each in raw if _is_norm(each[0])] for raw in (parts_a, parts_b)]
-        if len(norms[0]) != len(norms[1]) and _same_kernel(parts_a, parts_b):
-            # the model that has more norms: 0 for A, 1 for B
-            side = 0 if len(norms[0]) > len(norms[1]) else 1
-            node, _ = norms[side][-1]
-            kind: Kind = "missing" if side == 0 else "extra"
-            name = _name_of(self._forms[side], node)
-            yield kind, where, f"{'BA'[side]} lacks {name} ({node.op.words})"
-            return
-        if [type(node.op) for node, _ in parts_a] != [type(node.op) for node, _ in parts_b]:
-            return
-        for (node_a, tensors_a), (node_b, tensors_b) in zip(parts_a, parts_b, strict=True):
-            part = names_of_pair(*map(_name_of, self._forms, (node_a, node_b)))
-            epsilons = [getattr(node.op, "epsilon", None) for node in (node_a, node_b)]
-            if not equal_values(*epsilons):
-                yield "epsilon", part, f"epsilon {number_words(epsilons[0])}, {number_words(epsilons[1])}"
-            for role in {**tensors_a, **tensors_b}:
-                if role == "batches" or row_distance(tensors_a.get(role), tensors_b.get(role)) <= EXACT:
-                    continue
-                if role not in tensors_a or role not in tensors_b:
-                    # A scale of 1 or an offset of 0 changes nothing.
-                    neutral = 1 if role == "gamma" else 0
-                    if np.any(np.asarray(tensors_a.get(role, tensors_b.get(role))) != neutral):
-                        kind = "bias" if role in ("bias", "beta") else "scale"
-                        yield kind, part, f"{'A' if role not in tensors_a else 'B'} lacks the {role}"
-                elif (rows := order_of_parts(tensors_a[role], tensors_b[role], 0)) is not None:
-                    yield "order", part, f"B's {role} has A's rows in another order{order_words(rows)}"
-                else:
-                    yield from self._of_role(part, node_a, role, tensors_a[role], tensors_b[role])
-
-    def _of_role(self, part: str, node: Node, role: str, tensor_a: Any, tensor_b: Any) -> Iterator[Finding]:
-        """Yield how the tensors of one role differ: by a factor, by a bias, by rounding to a half type, or
-        otherwise.
-
-        Args:
-            part: the layer's name, for the difference.
-            node: the first model's layer.
-            tensor_a, tensor_b: the tensors of both models.
-        """
-        values_a, values_b = np.asarray(tensor_a, np.float64), np.asarray(tensor_b, np.float64)
-        apart = f"{row_distance(values_a, values_b):.1e} apart"
-        factor = common_factor(values_a, values_b)
-        if factor is not None and role != "bias":
-            yield "scale", part, f"B's {role} is A's times {factor:.6g}"
-        elif role in ("bias", "beta"):
-            yield "bias", part, f"B lacks the {role}" if not values_b.any() else f"another {role} ({apart})"
-        elif isinstance(node.op, ops.ChannelScale):
-            yield "scale", part, f"another {role} ({apart})"
-        elif (rounded := half_type_of(values_a, values_b)) is not None:
-            yield "weights", part, f"B's {role} is A's, rounded to {rounded}"
-        else:
-            yield "weights", part, f"another {role} ({apart})"
-
-    def _in_order(self, where: str, unit_a: Unit, unit_b: Unit) -> Iterator[Finding]:
-        """Yield that B's tensor has the same numbers as A's in another order: of its rows (filters), or of
-        the inputs, rows or columns of a kernel. Yield none if the numbers are others.
-        """
-        role = next((role for role in ("kernel", "gamma", "value") if role in unit_a.tensors), None)
-        if unit_a.kind == "conv_transpose" or role is None:
-            return
-        kernel_a, kernel_b = unit_a.tensors[role], unit_b.tensors[role]
-        bias = [unit.tensors.get("bias", unit.tensors.get("beta")) for unit in (unit_a, unit_b)]
-        rows = order_of_parts(kernel_a, kernel_b, 0, *bias)
-        if rows is not None:
-            # the first row that stands elsewhere
-            label = int(np.flatnonzero(rows != np.arange(len(rows)))[0])
-            # The rows of the last layer are classes.
-            if _ends(self.pairing.form_a, unit_a.path):
-                example = f"B's label {label} is A's {rows[label]}"
-                yield "labels", where, f"B's rows are A's in another order ({example})"
-            else:
-                yield "order", where, f"B's filters are A's in another order{order_words(rows)}"
-            return
-        if kernel_a.ndim < 2:
-            return
-        for axis, parts in ((1, "inputs"), (2, "rows"), (3, "columns")):
-            moved = order_of_parts(kernel_a, kernel_b, axis) if axis < kernel_a.ndim else None
-            if moved is not None and (bias[0] is None or row_distance(bias[0], bias[1]) <= ROUNDED):
-                yield "order", where, f"B takes the {parts} in another order{order_words(moved)}"
-                return
-        is_square = kernel_a.ndim == 4 and kernel_a.shape[2] == kernel_a.shape[3] > 1
-        if is_square and row_distance(kernel_a.swapaxes(2, 3), kernel_b) <= ROUNDED < row_distance(
-            kernel_a, kernel_b
-        ):
-            yield "order", where, "B's kernel has A's rows as columns"
-
-    def _of_epsilon(self, where: str, unit_a: Unit, unit_b: Unit) -> Iterator[Finding]:
-        """Yield that one model's kernel was folded with another epsilon than the other model's norm has,
-        before it was stored. That epsilon is computed from the ratio of the kernels, and has to be the same
-        for all filters.
-        """
-        if unit_a.kind not in ("conv", "dense"):
-            return
-        for side, (unit, other_unit, form) in enumerate(
-            ((unit_a, unit_b, self.pairing.form_a), (unit_b, unit_a, self.pairing.form_b))
-        ):
-            norms = [node for node in unit.nodes if isinstance(node.op, ops.BatchNorm)]
-            if len(norms) != 1 or any(map(_is_norm, other_unit.nodes)):
-                continue
-            ratios = ratios_of_filters(unit.tensors["kernel"], other_unit.tensors["kernel"])
-            if ratios is None or not (ratios > 0).all():
-                continue
-            node, op = norms[0], norms[0].op
-            assert isinstance(op, ops.BatchNorm)
-            variance = form.tensors[node.holder]["variance"].astype(np.float64)
-            # ratio = sqrt((variance + own epsilon) / (variance + other epsilon))
-            epsilons = (variance + op.epsilon) / np.square(ratios) - variance
-            epsilon = float(np.median(epsilons))
-            spread = 1e-5 * float((variance + epsilon).max())
-            if epsilon > -1e-7 and np.abs(epsilons - epsilon).max() <= spread < abs(epsilon - op.epsilon):
-                names = ("A", "B") if side == 0 else ("B", "A")
-                own_epsilon = number_words(op.epsilon)
-                text = f"epsilon {own_epsilon} in {names[0]}, {names[1]} was folded with {epsilon:.2g}"
-                yield "epsilon", node.path, text
-
-    def _by_factor(self, where: str, unit_a: Unit, unit_b: Unit) -> Iterator[Finding]:
-        """Yield the factor by which all of B's kernel is A's, or the range of factors, if each filter has
-        one of its own.
-        """
-        role = "kernel" if "kernel" in unit_a.tensors else "gamma"
-        if role not in unit_a.tensors:
-            return
-        factor = common_factor(unit_a.tensors[role], unit_b.tensors[role])
-        if factor is not None and abs(factor - 1) > ROUNDED:
-            yield "scale", where, f"B's {role} is A's times {factor:.6g}"
-        elif unit_a.kind in ("conv", "dense"):
-            ratios = ratios_of_filters(unit_a.tensors[role], unit_b.tensors[role])
-            if ratios is not None and np.abs(ratios - 1).max() > ROUNDED:
-                yield "scale", where, f"B's filters are A's times {ratios.min():.4g} to {ratios.max():.4g}"
-
-
-def _same_node(node_a: Node, form_a: NormalForm, node_b: Node, form_b: NormalForm) -> bool:
-    """Return whether two nodes have the same op and stored tensors; the batches that a norm has seen do not
-    count.
-
-    Args:
-        node_a, form_a: a node, and the form with its tensors.
-        node_b, form_b: the other node and its form.
-    """
-    tensors_a, tensors_b = form_a.tensors.get(node_a.holder, {}), form_b.tensors.get(node_b.holder, {})
-    return (
-        type(node_a.op) is type(node_b.op)
-        and equal_attributes(node_a.op, node_b.op)
-        and tensors_a.keys() - {"batches"} == tensors_b.keys() - {"batches"}
-        and all(np.array_equal(tensors_a[role], tensors_b[role]) for role in tensors_a if role != "batches")
-    )
-
-
-def _reading(form: NormalForm, path: str) -> set[str]:
-    return {reader for reader, unit in form.units.items() if path in unit.inputs}
 
 
 def _paired_above(form: NormalForm, path: str, pairs: Collection[str]) -> str:
@@ -516,46 +277,15 @@ def _paired_above(form: NormalForm, path: str, pairs: Collection[str]) -> str:
     return path
 
 
-def _ends(form: NormalForm, path: str) -> bool:
-    """Return whether a unit gives the logits: only activations and a global pool lie between it and an
-    output.
-    """
-    while path not in form.outputs:
-        readers = [form.units[reader] for reader in _reading(form, path)]
-        if len(readers) != 1 or readers[0].kind not in (*_ACTIVATIONS, "global_avg_pool", "global_max_pool"):
-            return False
-        path = readers[0].path
-    return True
-
-
-def _name_of(form: NormalForm, node: Node) -> str:
-    """Return what the model of a form calls a node."""
-    return form.names.get(node.path, node.path)
-
-
 def _of_attribute(unit: Unit, name: str) -> Kind:
     """Return the kind of the difference that two units have in the attribute `name`, such as `epsilon`."""
-    if unit.kind in _ACTIVATIONS:
+    if unit.kind in ACTIVATIONS:
         return "activation"
     if unit.kind == "move":
         return "order"
     if name == "epsilon":
         return "epsilon"
     return "scale" if name == "scale" else "operator"
-
-
-def _pair(numbers: tuple[int, int]) -> str:
-    return "x".join(map(str, numbers))
-
-
-def _is_norm(node: Node) -> bool:
-    return isinstance(node.op, ops.BatchNorm | ops.LayerNorm | ops.GroupNorm | ops.RmsNorm)
-
-
-def _is_scale(node: Node) -> bool:
-    return isinstance(
-        node.op, ops.BatchNorm | ops.ChannelScale | ops.Affine | ops.AddArray | ops.MultiplyArray
-    )
 
 
 def _some_rows(unit_a: Unit, unit_b: Unit) -> str | None:
@@ -571,34 +301,3 @@ def _some_rows(unit_a: Unit, unit_b: Unit) -> str | None:
         if row_distance(more[first : first + len(less)], less) <= ROUNDED:
             return f"{has} has {len(more)} rows, {lacks} {len(less)}: {lacks}'s label 0 is {has}'s {first}"
     return None
-
-
-def _shapes(shapes: Mapping[str, tuple[int, ...]]) -> str:
-    return ", ".join(f"{role} {'x'.join(map(str, shape))}" for role, shape in shapes.items())
-
-
-def _scales_input(node: Node, unit: Unit) -> bool:
-    """Return whether a node of a unit changes the model's input, as by a division by 255, before the unit's
-    layer with a kernel.
-    """
-    place = unit.nodes.index(node)
-    is_before_kernel = not any(earlier.op.tensors(1).get("kernel") for earlier in unit.nodes[: place + 1])
-    is_layer = isinstance(node.op, ops.Conv | ops.Dense | ops.PadMap)
-    return unit.inputs == (INPUT,) and is_before_kernel and not is_layer
-
-
-def _same_kernel(
-    parts_a: list[tuple[Node, Mapping[str, Any]]], parts_b: list[tuple[Node, Mapping[str, Any]]]
-) -> bool:
-    """Return whether the layers among nodes have the same stored kernels, and there is at least one.
-
-    Args:
-        parts_a, parts_b: the nodes of a unit of each model, with their tensors by role.
-    """
-    kernels_a, kernels_b = (
-        [tensors["kernel"] for _, tensors in parts if "kernel" in tensors] for parts in (parts_a, parts_b)
-    )
-    return len(kernels_a) == len(kernels_b) > 0 and all(
-        row_distance(kernel_a, kernel_b) <= EXACT
-        for kernel_a, kernel_b in zip(kernels_a, kernels_b, strict=True)
-    )

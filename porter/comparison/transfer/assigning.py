@@ -79,9 +79,9 @@ def assign(pairing: Pairing, size: KnownSize) -> dict[Key, Value]:
     kernels = _kernels(pairing, odd, size)
     for source, target in pairs:
         if _is_plain(pairing, source, target):
-            values = _same(pairing, source, target)
+            values = _copy_all(pairing, source, target)
         else:
-            values = _of_odd(pairing, kernels, source, target)
+            values = _assign_odd(pairing, kernels, source, target)
         for key, value in values:
             assigned.setdefault(key, value)
     return assigned
@@ -131,17 +131,17 @@ def _cells(shape: Sequence[int]) -> list[int]:
     return [size for size in shape if size != 1]
 
 
-def _same(pairing: Pairing, source: Unit, target: Unit) -> Iterator[tuple[Key, Value]]:
+def _copy_all(pairing: Pairing, source: Unit, target: Unit) -> Iterator[tuple[Key, Value]]:
     """Yield the tensors of a unit that both models have in the same form: each key of the target with the
     whole tensor of the source that fills it.
     """
     source_nodes, target_nodes = _holders(pairing.form_a, source), _holders(pairing.form_b, target)
     for source_node, target_node in zip(source_nodes, target_nodes, strict=True):
         for role in _roles(pairing.form_b, target_node):
-            yield (target_node.holder, role), _whole(source_node, role)
+            yield (target_node.holder, role), _copy(source_node, role)
 
 
-def _whole(node: Node, role: str) -> Copied:
+def _copy(node: Node, role: str) -> Copied:
     """Return a tensor of the source as it is."""
     return Copied(((node.holder, role),))
 
@@ -168,7 +168,7 @@ def _chain(form: NormalForm, unit: Unit) -> _Chain | None:
     return _Chain(layers, norms[0] if norms else None)
 
 
-def _of_odd(
+def _assign_odd(
     pairing: Pairing, kernels: Mapping[str, Copied], source: Unit, target: Unit
 ) -> Iterator[tuple[Key, Value]]:
     """Yield the tensors of a unit of the target whose layers are others than its partner's in the source:
@@ -186,7 +186,7 @@ def _of_odd(
     if not all(node.holder in kernels for node in target_chain.layers):
         return
     if target_chain.norm is None and source_chain.norm is None:
-        yield from _of_layers(pairing, target_chain.layers, kernels)
+        yield from _assign_layers(pairing, target_chain.layers, kernels)
         return
     # With a norm, each side has one layer at most, and its rows stay in order.
     if len(source_chain.layers) > 1 or len(target_chain.layers) > 1:
@@ -196,12 +196,12 @@ def _of_odd(
     source_layer, target_layer = (
         chain.layers[0] if chain.layers else None for chain in (source_chain, target_chain)
     )
-    yield from _of_norms(
+    yield from _assign_layer_and_norm(
         pairing, (source_layer, target_layer), (source_chain.norm, target_chain.norm), kernels
     )
 
 
-def _of_layers(
+def _assign_layers(
     pairing: Pairing, layers: Sequence[Node], kernels: Mapping[str, Copied]
 ) -> Iterator[tuple[Key, Value]]:
     """Yield the kernels of layers, and the biases of the same rows: those of the source's rows, or 0 where
@@ -247,7 +247,7 @@ def _in_order(kernel: Copied) -> bool:
     return len(kernel.keys) == 1 and bool((rows == np.arange(len(rows))).all())
 
 
-def _of_norms(
+def _assign_layer_and_norm(
     pairing: Pairing,
     layers: tuple[Node | None, Node | None],
     norms: tuple[Node | None, Node | None],
@@ -265,10 +265,10 @@ def _of_norms(
     norm, target_norm = norms
     has_bias = layer is not None and "bias" in _roles(pairing.form_a, layer)
     target_has_bias = target_layer is not None and "bias" in _roles(pairing.form_b, target_layer)
-    bias: Copied | float = _whole(layer, "bias") if layer is not None and has_bias else 0.0
+    bias: Copied | float = _copy(layer, "bias") if layer is not None and has_bias else 0.0
     if target_norm is None:
         if norm is not None and target_layer is not None and target_has_bias:
-            yield from _folded(pairing, norm, target_layer, kernels[target_layer.holder], bias)
+            yield from _assign_folded(pairing, norm, target_layer, kernels[target_layer.holder], bias)
         return
     if target_layer is not None:
         yield (target_layer.holder, "kernel"), kernels[target_layer.holder]
@@ -277,14 +277,14 @@ def _of_norms(
             value = bias if norm is not None and isinstance(bias, Copied) else SameNumber(0)
             yield (target_layer.holder, "bias"), value
     if norm is None:
-        yield from _changing_nothing(pairing, target_norm, bias)
+        yield from _assign_neutral(pairing, target_norm, bias)
     else:
         # The norm's mean takes a bias that has no other place.
         bias_for_mean = 0.0 if target_has_bias else bias
-        yield from _of_norm(pairing, norm, target_norm, bias_for_mean)
+        yield from _assign_norm(pairing, norm, target_norm, bias_for_mean)
 
 
-def _folded(
+def _assign_folded(
     pairing: Pairing, norm: Node, target_layer: Node, kernel: Copied, bias: Copied | float
 ) -> Iterator[tuple[Key, Value]]:
     """Yield the kernel and the bias of a layer of the target that takes in the source's norm, as calls of
@@ -297,9 +297,9 @@ def _folded(
     assert isinstance(norm.op, ops.BatchNorm)
     roles = _roles(pairing.form_a, norm)
     epsilon = float(norm.op.epsilon)
-    gamma: Copied | float = _whole(norm, "gamma") if "gamma" in roles else 1.0
-    beta: Copied | float = _whole(norm, "beta") if "beta" in roles else 0.0
-    of_norm: dict[str, Copied | float] = {"variance": _whole(norm, "variance"), "epsilon": epsilon}
+    gamma: Copied | float = _copy(norm, "gamma") if "gamma" in roles else 1.0
+    beta: Copied | float = _copy(norm, "beta") if "beta" in roles else 0.0
+    of_norm: dict[str, Copied | float] = {"variance": _copy(norm, "variance"), "epsilon": epsilon}
     yield (
         (target_layer.holder, "kernel"),
         ComputedValue("folded_kernel", {"kernel": kernel, "gamma": gamma, **of_norm}),
@@ -308,12 +308,12 @@ def _folded(
         (target_layer.holder, "bias"),
         ComputedValue(
             "folded_bias",
-            {"bias": bias, "gamma": gamma, "beta": beta, "mean": _whole(norm, "mean"), **of_norm},
+            {"bias": bias, "gamma": gamma, "beta": beta, "mean": _copy(norm, "mean"), **of_norm},
         ),
     )
 
 
-def _changing_nothing(pairing: Pairing, norm: Node, bias: Copied | float) -> Iterator[tuple[Key, Value]]:
+def _assign_neutral(pairing: Pairing, norm: Node, bias: Copied | float) -> Iterator[tuple[Key, Value]]:
     """Yield the tensors of a norm of the target that the source lacks: numbers with which it only adds the
     source's bias. Yield none if there is a bias and the norm has no offset to add it.
     """
@@ -321,8 +321,7 @@ def _changing_nothing(pairing: Pairing, norm: Node, bias: Copied | float) -> Ite
     roles = _roles(pairing.form_b, norm)
     if isinstance(bias, Copied) and "beta" not in roles:
         return
-    # the variance plus epsilon is 1
-    numbers = {"gamma": 1.0, "mean": 0.0, "variance": 1 - float(norm.op.epsilon), "beta": 0.0}
+    numbers = _neutral_numbers(norm.op)
     for role in roles:
         yield (
             (norm.holder, role),
@@ -330,7 +329,7 @@ def _changing_nothing(pairing: Pairing, norm: Node, bias: Copied | float) -> Ite
         )
 
 
-def _of_norm(
+def _assign_norm(
     pairing: Pairing, norm: Node, target_norm: Node, bias: Copied | float
 ) -> Iterator[tuple[Key, Value]]:
     """Yield a norm's tensors, of which the source may lack some; its mean takes a bias that the target lacks.
@@ -342,11 +341,16 @@ def _of_norm(
     for role in target_roles:
         # A scale of 1 and an offset of 0 change nothing.
         neutral = SameNumber(1 if role == "gamma" else 0)
-        value = _whole(norm, role) if role in source_roles else neutral
+        value = _copy(norm, role) if role in source_roles else neutral
         if role == "mean" and isinstance(bias, Copied) and isinstance(value, Copied):
             yield (target_norm.holder, role), ComputedValue("mean_less_bias", {"mean": value, "bias": bias})
         else:
             yield (target_norm.holder, role), value
+
+
+def _neutral_numbers(norm: ops.BatchNorm) -> dict[str, float]:
+    """Return by role the numbers with which a norm changes nothing: its variance plus epsilon is 1."""
+    return {"gamma": 1.0, "beta": 0.0, "mean": 0.0, "variance": 1 - float(norm.epsilon)}
 
 
 _Spans: TypeAlias = dict[str, tuple[int, tuple[int, ...]]]
@@ -408,7 +412,7 @@ def _counted(form: NormalForm, units: Sequence[Unit]) -> tuple[Tensors, _Spans]:
             tensors[node.holder] = {**own_tensors, "kernel": counted(shape).astype(np.float64) + start}
             start += own_tensors["kernel"].size
         elif isinstance(node.op, ops.BatchNorm):
-            neutral = {"gamma": 1.0, "beta": 0.0, "mean": 0.0, "variance": 1 - float(node.op.epsilon)}
+            neutral = _neutral_numbers(node.op)
             tensors[node.holder] = {
                 role: np.full(array.shape, neutral[role]) if role in neutral else array
                 for role, array in own_tensors.items()

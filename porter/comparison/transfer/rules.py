@@ -332,7 +332,7 @@ def loop_lines(values: Sequence[Numbers], variables: Sequence[str]) -> list[str]
             f"for {others[0]} in range({range_text}):",
             *loop_lines(next(iter(innermost)), others[1:]),
         ]
-    return [f"for {', '.join(variables)} in {_table(values)}:"]
+    return [f"for {', '.join(variables)} in {tuple(values)}:"]
 
 
 def _by_first(values: Sequence[Numbers]) -> dict[int, tuple[Numbers, ...]]:
@@ -349,10 +349,6 @@ def _is_range(values: Sequence[int]) -> bool:
 def _range(values: Sequence[int]) -> str:
     if _is_range(values) and len(values) > 1:
         return f"range({values[0]}, {values[-1] + 1})" if values[0] else f"range({values[-1] + 1})"
-    return str(tuple(values))
-
-
-def _table(values: Sequence[Numbers]) -> str:
     return str(tuple(values))
 
 

@@ -81,7 +81,7 @@ def aligned(one: Graph, other: Graph, mine: Mapping[str, Any], theirs: Mapping[s
 def found(
     other: Graph, theirs: Mapping[str, Any], one: Graph = NETWORK, mine: Mapping[str, Any] = TENSORS
 ) -> list[tuple[str, str]]:
-    differences = Differences(aligned(one, other, mine, theirs), SIZE).all()
+    differences = Differences(aligned(one, other, mine, theirs), SIZE).find().differences
     return [(each.kind, each.text) for each in differences]
 
 
@@ -126,7 +126,7 @@ def renamed(of: Graph, tensors: Tensors) -> tuple[Graph, Tensors]:
 
 def test_a_graph_is_its_own_function() -> None:
     pairing = aligned(NETWORK, NETWORK, TENSORS, TENSORS)
-    assert Differences(pairing, SIZE).all() == []
+    assert Differences(pairing, SIZE).find().differences == []
     assert pairing.pairs == {path: path for path in pairing.form_a.units} and len(pairing.pairs) == 9
 
 
@@ -143,7 +143,7 @@ def test_norms_that_were_folded_before_they_were_stored_are_the_same() -> None:
         for path, roles in folding.tensors.items()
     }
     assert found(folding.graph, stored) == []
-    strict = Differences(aligned(NETWORK, folding.graph, TENSORS, stored), SIZE, EXACT).all()
+    strict = Differences(aligned(NETWORK, folding.graph, TENSORS, stored), SIZE, EXACT).find().differences
     assert [each.kind for each in strict] == ["weights", "weights"], (
         "rounding to float32 is further than float64's"
     )
@@ -367,8 +367,8 @@ def test_other_weights_everywhere_are_paired_by_structure() -> None:
 def test_pads_that_are_equal_at_one_size_only() -> None:
     other = changed(stem=replace(conv(8, stride=2), convention=Convention("same")))
     pairing = aligned(NETWORK, other, TENSORS, TENSORS)
-    assert Differences(pairing, SIZE).all() == []
-    assert [each.kind for each in Differences(pairing, (None, None)).all()] == ["padding"]
+    assert Differences(pairing, SIZE).find().differences == []
+    assert [each.kind for each in Differences(pairing, (None, None)).find().differences] == ["padding"]
 
 
 def test_inputs_and_outputs_are_paired_by_their_places() -> None:
