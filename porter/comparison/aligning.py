@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from porter.comparison.normal_form import COMMUTATIVE, LINEAR, NORMS, NormalForm, Unit
+from porter.comparison.normal_form import NormalForm
+from porter.comparison.unit import COMMUTATIVE, LINEAR, NORMS, Unit
 from porter.graph.ops import OPS, activations
 from porter.graph.walks import in_order
 

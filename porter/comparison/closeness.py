@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from porter.comparison.aligning import drawn_along
-from porter.comparison.normal_form import Numbers, Unit
+from porter.comparison.unit import Numbers, Unit
 from porter.graph import ops
 
 EXACT, ROUNDED = 1e-12, 1e-6

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from porter.comparison.normal_form import Unit
+from porter.comparison.unit import Unit
 from porter.graph import Node, ops
 from porter.padding import KnownSize, Site, pad_amounts
 from porter.padding.windows import pads_text

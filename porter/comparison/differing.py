@@ -26,8 +26,9 @@ from porter.comparison.difference_words import (
     unit_words,
 )
 from porter.comparison.found_difference import Finding, FoundDifference, Kind
-from porter.comparison.normal_form import COMMUTATIVE, LINEAR, NormalForm, Unit
+from porter.comparison.normal_form import NormalForm
 from porter.comparison.tensor_reasons import TensorReasons, is_norm, same_node
+from porter.comparison.unit import COMMUTATIVE, LINEAR, Unit
 from porter.graph import INPUT, nonnegative_paths
 from porter.padding import Site, Size, same_function
 

@@ -11,8 +11,9 @@ import numpy as np
 
 from porter.base.dtypes import Array
 from porter.comparison.aligning import Pairing
-from porter.comparison.normal_form import COMMUTATIVE, NormalForm, Unit
+from porter.comparison.normal_form import NormalForm
 from porter.comparison.sides import IN
+from porter.comparison.unit import COMMUTATIVE, Unit
 from porter.frameworks import get_destination
 from porter.graph import INPUT, Node, nonnegative_paths
 from porter.padding import KnownSize

@@ -28,7 +28,8 @@ from porter.comparison.difference_words import (
     order_words,
 )
 from porter.comparison.found_difference import Finding, Kind
-from porter.comparison.normal_form import NormalForm, Unit
+from porter.comparison.normal_form import NormalForm
+from porter.comparison.unit import Unit
 from porter.graph import INPUT, Node, ops
 
 

@@ -13,8 +13,9 @@ import numpy as np
 
 from porter.base.errors import GraphError, MappingError
 from porter.comparison.aligning import Pairing
-from porter.comparison.normal_form import NormalForm, Unit, normal_form
+from porter.comparison.normal_form import NormalForm, normal_form
 from porter.comparison.transfer.array_moves import Places, counted
+from porter.comparison.unit import Unit
 from porter.frameworks import Tensors
 from porter.graph import Node, ops
 from porter.padding import KnownSize
