@@ -24,6 +24,8 @@ def conversion(made: Conversion | Ported) -> list[str]:
     """Return the lines of `porter convert`: what was ported to where, facts about it, how its check ended,
     and warnings.
     """
+    from porter.port import not_possible
+
     record = made.port.record
     source = "; ".join((f"{record.source.file}, {record.source.format}", *record.source.notes))
     padding = f"{_pads_summary(record.pads)}; {_size(record)}"
@@ -61,7 +63,7 @@ def conversion(made: Conversion | Ported) -> list[str]:
     # Why a check was skipped stands in its line already.
     return [
         *lines,
-        *(f"  warning  {warning}" for warning in made.warnings if record.check != f"skipped: {warning}"),
+        *(f"  warning  {warning}" for warning in made.warnings if record.check != not_possible(warning)),
     ]
 
 

@@ -40,6 +40,7 @@ from porter.port import (
     Layout,
     Record,
     StoredPort,
+    not_possible,
     read_port,
     write_record,
 )
@@ -246,7 +247,7 @@ def _check(
         if required or user_reference is not None:
             raise
         Check(port).expect_runs()
-        return None, {"check": f"skipped: {error}"}, (str(error),)
+        return None, {"check": not_possible(error)}, (str(error),)
     if not verdict.ok:
         advice = verdict.advice or f"{page('outputs-differ.md')} lists likely causes"
         failure = CheckFailed if verdict.disagreement is None else Contradiction

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from porter.graph import Graph
-from porter.port.folder import Facts
+from porter.port.port_record import Facts
 from porter.recipe import Member, expand, layer_names
 from porter.zoos.tables import DEFAULT_ZOOS
 

@@ -503,7 +503,7 @@ CASES = [
     ),
     case("authoring.drafting.new_recipe", RECIPE_NEW, lambda world: {"name": "own", "model": world.pt2}),
     case(
-        "authoring.drafting._check_command authoring.drafting._from_weights",
+        "authoring.drafting._from_weights",
         RECIPE_NEW,
         lambda world: {"name": "drafted", "weights": world.published},
     ),
@@ -531,7 +531,7 @@ CASES = [
         lambda world: {"subject": world.trained, "to": "tf"},
     ),
     case(
-        "port.folder.rounding",
+        "port.port_record.rounding",
         CONVERT,
         lambda world: {
             "subject": VARIANT,

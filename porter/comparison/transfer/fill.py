@@ -35,7 +35,7 @@ from porter.frameworks.in_memory import is_model
 from porter.frameworks.own_state import OwnState, own_state
 from porter.frameworks.reference_models import framework_of
 from porter.padding import KnownSize
-from porter.port import port_at
+from porter.port import PASSED, port_at
 from porter.port.folder import StoredPort
 from porter.source.opened import Opened
 from porter.source.place import InMemory
@@ -100,7 +100,7 @@ class Filling:
             "tensors": self.counts,
             "pads": [],
             "parity": comparison["parity"],
-            "check": "passed",
+            "check": PASSED,
             "assumed": [*facts.assumed],
             "warnings": [*self.opened.warnings],
             "into": self.target,

@@ -20,7 +20,7 @@ from porter.base.calls import Command, takes
 from porter.base.commands import COMMANDS, CONVERT, EVALUATE, FILE, FRAMEWORK, INSPECT, RECIPE_SHOW
 from porter.base.errors import UsageError
 from porter.base.options import CHECK, FOLD_BN, FROM, MAP, OPTION, OUTPUTS, SPLIT, Option
-from porter.port.folder import NOT_MADE
+from porter.port import NOT_MADE
 from tests.support.checkout import ROOT
 
 TABLES = {table.name: table for table in COMMANDS}
