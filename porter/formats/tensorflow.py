@@ -16,6 +16,9 @@ from porter.base.errors import NotInstalled
 from porter.base.package import install
 from porter.formats.triton import load_triton
 
+FLOAT_TYPE = 1
+"""types.proto: DT_FLOAT."""
+
 
 def import_tensorflow() -> Any:
     """Return the `tensorflow` module, imported without its start-up messages.

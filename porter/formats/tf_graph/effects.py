@@ -19,8 +19,8 @@ _READING_OPS = frozenset(
 """Ops of a variable's handle that leave the variable as it is. Another op may change it."""
 _CHANGING_PREFIXES = ("Assign", "ResourceScatter", "ResourceApply")
 """How the names of ops begin that change a variable."""
-_PASSING_OPS = frozenset({"Identity", "RefIdentity", "Enter", "RefEnter", "Switch", "RefSwitch"})
-"""Ops that give their first input and leave it as it is."""
+_HANDLE_PASSING_OPS = frozenset({"Identity", "RefIdentity", "Enter", "RefEnter", "Switch", "RefSwitch"})
+"""Ops that give their first input, a variable or its value, and leave it as it is."""
 _ANONYMOUS = ("", "cd2c89b7-88b7-44c8-ad83-06c2a9158347")
 """Shared names of variables that share nothing (tensorflow/core/framework/resource_handle.h)."""
 
@@ -80,7 +80,7 @@ def _changed_variables(node: GraphNode, nodes: Mapping[str, GraphNode]) -> list[
     """Return the variables that an op may change, as `_variable_key` names them; none for an op that only
     passes them on.
     """
-    if node.op in _PASSING_OPS:
+    if node.op in _HANDLE_PASSING_OPS:
         return []
     definition = import_module("tensorflow.python.framework.op_def_registry").get(node.op)
     variables = []
@@ -88,7 +88,7 @@ def _changed_variables(node: GraphNode, nodes: Mapping[str, GraphNode]) -> list[
         origin = nodes[source]
         is_value = False
         # Back to the variable itself, through ops that pass it on as a reference or as its value.
-        while origin.op in _PASSING_OPS and origin.inputs:
+        while origin.op in _HANDLE_PASSING_OPS and origin.inputs:
             is_value |= not origin.op.startswith("Ref")
             origin = nodes[origin.source[0]]
         if origin.op == "VarHandleOp":

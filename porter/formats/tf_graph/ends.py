@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 from porter.filegraph.dataflow import names_depending_on
+from porter.filegraph.names import expect_values
 from porter.filegraph.value_names import NodeOutput
-from porter.formats.tf_graph.nodes import GraphNode
+from porter.formats.tf_graph.function_calls import Inlined
+from porter.formats.tf_graph.nodes import GraphNode, parse_reference
 from porter.formats.tf_graph.outputs import output_counts
 
 _IMAGE_TYPES = (1, 2, 4, 19)
@@ -67,6 +70,36 @@ def input_sizes(node: GraphNode) -> tuple[int | None, ...]:
     return tuple(int(size.size) if size.size > 0 else None for size in shape.dim)
 
 
+def choose_ends(
+    graph: Inlined, image: str, names: Sequence[str], signature_outputs: Sequence[NodeOutput] = ()
+) -> list[NodeOutput]:
+    """Return the values at which a graph ends: those of these names, such as `conv` and `split:1`, otherwise
+    those of a signature, otherwise those of the nodes that nothing reads; of these only the ones that depend
+    on the image.
+
+    Args:
+        graph: in order.
+
+    Raises:
+        UsageError: the graph lacks a value of one of the names.
+    """
+    if names:
+        references = list(map(parse_reference, names))
+        known_names = (*graph.nodes, *(call for call, _ in graph.replacements))
+        expect_values([name for name, _ in references], known_names)
+        ends: Iterable[NodeOutput] = map(graph.final, references)
+    elif signature_outputs:
+        ends = map(graph.final, signature_outputs)
+    else:
+        by_call: dict[str, list[NodeOutput]] = {}
+        for source, end in graph.replacements.items():
+            by_call.setdefault(source[0], []).append(end)
+        # a call stands for all that replaced its outputs
+        loose_ends = find_loose_ends(graph.outer, image)
+        ends = chain(*(by_call.get(name) or _outputs_of(graph.outer[name]) for name in loose_ends))
+    return _within_network(graph.nodes, image, ends)
+
+
 def find_loose_ends(nodes: Mapping[str, GraphNode], image: str) -> list[str]:
     """Return the loose ends, in order: nodes that depend on the image, whose values no other such node reads.
     Observers, such as summaries, do not count.
@@ -94,7 +127,7 @@ def _find_observers(nodes: Iterable[GraphNode]) -> set[str]:
     return observers
 
 
-def outputs_of(node: GraphNode) -> list[NodeOutput]:
+def _outputs_of(node: GraphNode) -> list[NodeOutput]:
     """Return the values that a graph gives if it ends at a node: its first output, or all of a list, as a
     Split's. The further outputs of a norm, for one, are statistics.
     """
@@ -104,7 +137,7 @@ def outputs_of(node: GraphNode) -> list[NodeOutput]:
     return [(node.name, output) for output in range(first_count)]
 
 
-def within_network(
+def _within_network(
     nodes: Mapping[str, GraphNode], image: str, ends: Iterable[NodeOutput]
 ) -> list[NodeOutput]:
     """Return the members of `ends`, such as a signature's outputs, that depend on the image and are not of

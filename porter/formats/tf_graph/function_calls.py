@@ -11,7 +11,7 @@ from typing import Any
 from porter.filegraph.names import Names
 from porter.filegraph.value_names import NodeOutput
 from porter.formats.limits import MOST_NODES
-from porter.formats.tf_graph.nodes import GraphNode, Refuse, controls_of, is_output_index
+from porter.formats.tf_graph.nodes import GraphNode, Refuse, controls_of, in_order_of_inputs, is_output_index
 from porter.formats.tf_graph.outputs import output_counts
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
@@ -23,14 +23,24 @@ class Inlined:
     """A graph without calls.
 
     Attributes:
+        outer: the nodes before, by name, in the order of the graph: each call is one of them.
         nodes: by name. A node of a function has the call among its controls.
         replacements: the values that replace the calls' outputs.
         calls: what a call ran after and ran: names of nodes and of other calls, by its own name.
     """
 
+    outer: Mapping[str, GraphNode]
     nodes: dict[str, GraphNode]
     replacements: Mapping[NodeOutput, NodeOutput]
     calls: Mapping[str, tuple[str, ...]]
+
+    def in_order(self, refuse: Refuse) -> Inlined:
+        """Return the graph with each node after its inputs. Raises as `in_order_of_inputs`."""
+        return replace(self, nodes=in_order_of_inputs(self.nodes, list(self.nodes), refuse))
+
+    def final(self, source: NodeOutput) -> NodeOutput:
+        """Return the value that a reference to a value of the file means here."""
+        return self.replacements.get(source, source)
 
 
 @dataclass(frozen=True)
@@ -52,7 +62,8 @@ def inline_functions(nodes: Mapping[str, GraphNode], functions: Iterable[Any], r
         FileError: functions call each other without end, or do not name their outputs.
     """
     library = {function.signature.name: function for function in functions}
-    nodes = dict(nodes)
+    outer = nodes
+    nodes = dict(outer)
     replacements: dict[NodeOutput, NodeOutput] = {}
     run_by_call: dict[str, tuple[str, ...]] = {}
     node_names = Names(nodes)
@@ -63,7 +74,7 @@ def inline_functions(nodes: Mapping[str, GraphNode], functions: Iterable[Any], r
             replacements = resolve_replacements(replacements)
             if replacements:
                 nodes = {name: _with_replacements(node, replacements) for name, node in nodes.items()}
-            return Inlined(nodes, replacements, run_by_call)
+            return Inlined(outer, nodes, replacements, run_by_call)
         for call in calls:
             body = _unfold_call(call, library, node_names, refuse)
             del nodes[call.name]

@@ -19,7 +19,7 @@ from porter.filegraph.names import with_scope_names
 from porter.filegraph.reading import GraphInput, begin, read_nodes
 from porter.filegraph.tensorflow import further_image
 from porter.filegraph.value_names import NodeOutput, value_name
-from porter.formats.tensorflow import import_tensorflow
+from porter.formats.tensorflow import FLOAT_TYPE, import_tensorflow
 from porter.formats.tf_graph.arithmetic import kind_of
 from porter.formats.tf_graph.constants import HALF_TYPES, RESHAPES, GraphConstants, is_cast
 from porter.formats.tf_graph.ends import input_sizes
@@ -29,8 +29,6 @@ from porter.formats.tf_graph.ops import READERS
 from porter.graph import OF_LOGITS
 from porter.padding import ANY, Size
 
-_FLOAT_TYPE = 1
-"""types.proto: DT_FLOAT."""
 _MOST_ROUNDS = 16
 """So often a graph is read again because a condition was known; a branch may have another If."""
 _KERNEL_OPS = ("Conv2D", "DepthwiseConv2dNative")
@@ -140,7 +138,7 @@ def _read_decided(
         if not branches:
             break
         inlined = inline_functions({**nodes, **branches}, graph.functions, constants.refuse)
-        ends = [inlined.replacements.get(end, end) for end in graph.ends]
+        ends = list(map(inlined.final, graph.ends))
         graph = replace(graph, nodes=inlined.nodes, ends=ends)
     return graph, walk, file_graph
 
@@ -193,7 +191,7 @@ def _read_nodes(
     image_size = _stated_size(shortened.nodes[graph.image])
     further: dict[str, GraphInput] = {}
     for node in placeholders:
-        if node.name != graph.image and node.type("dtype") == _FLOAT_TYPE:
+        if node.name != graph.image and node.type("dtype") == FLOAT_TYPE:
             image = further_image((node.name, 0), input_sizes(node), batch, image_size)
             if image is not None:
                 further[node.name] = image
@@ -277,7 +275,7 @@ def _take_floats(nodes: dict[str, GraphNode], image: str) -> dict[str, GraphNode
     readers = [node for node in nodes.values() if (image, 0) in node.inputs]
     are_casts = all(node.op == "Cast" for node in readers)
     types = {node.type("DstT") for node in readers if node.op == "Cast"}
-    if nodes[image].type("dtype") == _FLOAT_TYPE or types != {_FLOAT_TYPE} or not are_casts:
+    if nodes[image].type("dtype") == FLOAT_TYPE or types != {FLOAT_TYPE} or not are_casts:
         return nodes
     for node in readers:
         nodes[node.name] = replace(node, op="Identity", attributes={"T": node.attributes["DstT"]})

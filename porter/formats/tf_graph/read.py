@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from porter.base.dtypes import NamedArrays, is_floating
 from porter.base.errors import FileError
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
-from porter.filegraph.dataflow import names_depending_on
-from porter.filegraph.names import expect_values
 from porter.filegraph.value_names import NodeOutput, value_name
 from porter.formats.limits import most_bytes
 from porter.formats.protobuf import MOST_PARTS, parse_message
@@ -22,8 +20,8 @@ from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_checkpoint.read import read_tf_checkpoint
 from porter.formats.tf_graph.constants import GraphConstants
 from porter.formats.tf_graph.effects import expect_repeatable, nodes_run_for
-from porter.formats.tf_graph.ends import find_loose_ends, image_inputs, outputs_of, within_network
-from porter.formats.tf_graph.function_calls import inline_functions
+from porter.formats.tf_graph.ends import choose_ends, image_inputs
+from porter.formats.tf_graph.function_calls import Inlined, inline_functions
 from porter.formats.tf_graph.graph import PlainGraph, read_graph
 from porter.formats.tf_graph.nodes import GraphNode, Refuse, in_order_of_inputs, parse_nodes, parse_reference
 from porter.formats.tf_graph.saved_variables import VARIABLE_OPS, read_variables
@@ -31,6 +29,7 @@ from porter.graph.walks import upstream
 from porter.padding import Size
 
 _SERVING = "serving_default"
+_SAVE_AGAIN = "save the graph again"
 _MOST_PARTS = 8 * MOST_PARTS
 """A node has more of them than in ONNX: three for each attribute. Keras writes each function of a model
 several times.
@@ -61,33 +60,26 @@ def read_definition(stored: Checkpoint, graph: Any, outputs: Sequence[str], size
         size: rows and columns of the image, where the graph leaves them open.
     """
     path = stored.path
-    refuse = _refuse_with(stored.path)
-    outer_nodes = _order_all(parse_nodes(graph.node, refuse), refuse)
-    inlined = inline_functions(outer_nodes, graph.library.function, refuse)
-    nodes = inlined.nodes
-    image, notes = _choose_image(
-        nodes, _needed_inputs(outputs, nodes, inlined.replacements, image_inputs(outer_nodes))
-    )
+    refuse: Refuse = partial(FileError, where=path, next=_SAVE_AGAIN)
+    outer = parse_nodes(graph.node, refuse)
+    inlined = inline_functions(in_order_of_inputs(outer, list(outer), refuse), graph.library.function, refuse)
+    image, notes = _choose_image(inlined, outputs, image_inputs(inlined.outer))
     budget = most_bytes(path.stat().st_size)
     if image is None:
-        return replace(
-            stored, tensors={**_read_constants(nodes, budget, refuse), **stored.tensors}, notes=notes
-        )
-    plain = _order_all(nodes, refuse)
-    ends = _choose_ends(outputs, (), plain, outer_nodes, inlined.replacements, image)
+        constants = _read_constants(inlined.nodes, budget, refuse)
+        return replace(stored, tensors={**constants, **stored.tensors}, notes=notes)
+    plain = inlined.in_order(refuse)
+    ends = choose_ends(plain, image, outputs)
     if not ends:
         raise refuse("no output of the graph depends on the image")
-    end_nodes = [name for name, _ in ends]
-    # Only those that the outputs need.
-    unfrozen = [
-        node.name for node in in_order_of_inputs(plain, end_nodes, refuse).values() if node.op in VARIABLE_OPS
-    ]
-    if unfrozen:
-        message = f"the graph has variables without values, such as '{unfrozen[0]}': it is not frozen"
+    needed = in_order_of_inputs(plain.nodes, [name for name, _ in ends], refuse)
+    unfrozen = next((node.name for node in needed.values() if node.op in VARIABLE_OPS), None)
+    if unfrozen is not None:
+        message = f"the graph has variables without values, such as '{unfrozen}': it is not frozen"
         raise FileError(message, where=path, next="name the checkpoint beside it")
-    variables = {name: array for name, array in stored.tensors.items() if name in nodes}
+    variables = {name: array for name, array in stored.tensors.items() if name in plain.nodes}
     graph_read, tensors = read_graph(
-        PlainGraph(nodes, variables, image, ends, budget, size, list(graph.library.function)), refuse
+        PlainGraph(inlined.nodes, variables, image, ends, budget, size, list(graph.library.function)), refuse
     )
     return replace(
         stored,
@@ -109,35 +101,30 @@ def read_saved_model(path: Path, outputs: Sequence[str] = (), size: Size | None 
         NotInstalled: TensorFlow is not installed.
     """
     file = path / "saved_model.pb" if path.is_dir() else path
-    refuse = _refuse_with(path)
+    refuse: Refuse = partial(FileError, where=path, next=_SAVE_AGAIN)
     checkpoint = file.parent / "variables" / "variables"
     import_tensorflow()
     message = import_module("tensorflow.core.protobuf.saved_model_pb2").SavedModel()
     meta = _serving_graph(parse_message(file, message, most_parts=_MOST_PARTS), path)
     signature = _choose_signature(meta)
-    outer_nodes = parse_nodes(meta.graph_def.node, refuse)
+    outer = parse_nodes(meta.graph_def.node, refuse)
     # What the signature gives, or every node where there is none.
-    served = [source for source, _ in signature.outputs] or list(outer_nodes)
-    outer_nodes = in_order_of_inputs(
-        outer_nodes, [*served, *sorted(nodes_run_for(outer_nodes, served))], refuse
-    )
+    served = [source for source, _ in signature.outputs] or list(outer)
+    run = sorted(nodes_run_for(outer, served))
     library = meta.graph_def.library.function
-    inlined = inline_functions(outer_nodes, library, refuse)
-    nodes, replacements = inlined.nodes, inlined.replacements
-    image, notes = _choose_image(
-        nodes, _needed_inputs(outputs, nodes, replacements, _signature_inputs(signature, nodes))
-    )
+    inlined = inline_functions(in_order_of_inputs(outer, [*served, *run], refuse), library, refuse)
+    image, notes = _choose_image(inlined, outputs, _signature_inputs(signature, inlined.nodes))
     if image is None:
         weights = read_tf_checkpoint(checkpoint)
         notes, files = (*notes, *weights.notes), (file, *weights.files)
         return replace(weights, path=path, format="saved-model", notes=notes, files=files)
-    plain = _order_all(nodes, refuse)
-    ends = _choose_ends(outputs, signature.outputs, plain, outer_nodes, replacements, image)
+    plain = inlined.in_order(refuse)
+    ends = choose_ends(plain, image, outputs, signature.outputs)
     if not ends:
         raise refuse("no output of the SavedModel depends on the image")
     end_nodes = [name for name, _ in ends]
-    needed = in_order_of_inputs(plain, end_nodes, refuse)
-    expect_repeatable(plain, needed, nodes_run_for(nodes, end_nodes, inlined.calls), path)
+    needed = in_order_of_inputs(plain.nodes, end_nodes, refuse)
+    expect_repeatable(plain.nodes, needed, nodes_run_for(plain.nodes, end_nodes, plain.calls), path)
     variables = read_variables(meta, needed, checkpoint)
     files = (file, *variables.files)
     budget = most_bytes(sum(part.stat().st_size for part in files))
@@ -159,102 +146,22 @@ def _natural_order(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name)]
 
 
-def _refuse_with(path: Path) -> Refuse:
-    return lambda message: FileError(message, where=path, next="save the graph again")
-
-
-def _order_all(nodes: Mapping[str, GraphNode], refuse: Refuse) -> dict[str, GraphNode]:
-    """Return all nodes, each after its inputs."""
-    return in_order_of_inputs(nodes, list(nodes), refuse)
-
-
 def _choose_image(
-    nodes: Mapping[str, GraphNode], candidates: Sequence[str]
+    graph: Inlined, outputs: Sequence[str], candidates: Sequence[str]
 ) -> tuple[str | None, tuple[str, ...]]:
-    """Return the name of the node that takes images, the first one of several that meet in one network, and
-    no notes; otherwise None and a note with the reason.
+    """Return the name of the node that takes images, and no notes; otherwise None and a note with the reason.
+    It is the first of those `candidates` that the named outputs are computed from, which have to meet in one
+    network; of all of them where no outputs are named, or these need none.
     """
+    ends = (name for name, _ in map(graph.final, map(parse_reference, outputs)) if name in graph.nodes)
+    needed = upstream(ends, lambda name: [source for source, _ in graph.nodes[name].inputs])
+    candidates = [name for name in candidates if name in needed] or candidates
     # They meet in one network where some node depends on all of them.
-    if candidates and set.intersection(*(names_depending_on(nodes, [name]) for name in candidates)):
+    if candidates and set.intersection(*(names_depending_on(graph.nodes, [name]) for name in candidates)):
         return candidates[0], ()
     first_names = ", ".join(f"'{name}'" for name in candidates[:3])
     found = f"{len(candidates)} inputs, {first_names}," if candidates else "no placeholder"
     return None, (f"{UNREAD}: it has {found} that may take an image of rank 4",)
-
-
-def _needed_inputs(
-    outputs: Sequence[str],
-    nodes: Mapping[str, GraphNode],
-    replacements: Mapping[NodeOutput, NodeOutput],
-    candidates: Sequence[str],
-) -> Sequence[str]:
-    """Return those of the `candidates` for the image that the named outputs are computed from; all of them
-    where no outputs are named, or these need none.
-    """
-    ends = [replacements.get(end, end)[0] for end in map(parse_reference, outputs)]
-    needed = upstream(
-        (name for name in ends if name in nodes), lambda name: [source for source, _ in nodes[name].inputs]
-    )
-    return [name for name in candidates if name in needed] or candidates
-
-
-def _choose_ends(
-    outputs: Sequence[str],
-    signature_outputs: Sequence[NodeOutput],
-    nodes: Mapping[str, GraphNode],
-    outer_nodes: Mapping[str, GraphNode],
-    replacements: Mapping[NodeOutput, NodeOutput],
-    image: str,
-) -> list[NodeOutput]:
-    """Return the values at which a graph ends: the named ones, otherwise those of a signature, otherwise
-    those that nothing reads; of these only the ones that depend on the image.
-
-    Args:
-        outer_nodes: the graph's nodes before its calls were inlined.
-        replacements: the values that replaced the calls' outputs.
-    """
-    if outputs:
-        return _find_values(outputs, nodes, replacements, image)
-    if signature_outputs:
-        ends = [replacements.get(source, source) for source in signature_outputs]
-        return within_network(nodes, image, ends)
-    return _find_ends(nodes, outer_nodes, replacements, image)
-
-
-def _find_ends(
-    nodes: Mapping[str, GraphNode],
-    outer_nodes: Mapping[str, GraphNode],
-    replacements: Mapping[NodeOutput, NodeOutput],
-    image: str,
-) -> list[NodeOutput]:
-    """Return the ends of a graph that does not state them: the values of the nodes that nothing reads.
-    `outer_nodes` are the graph's before its calls were inlined: each call of a function is one of them.
-    """
-    by_call: dict[str, list[NodeOutput]] = {}
-    for source, end in replacements.items():
-        by_call.setdefault(source[0], []).append(end)
-    ends = [
-        # A call stands for all that replaced its outputs.
-        by_call.get(name) or outputs_of(outer_nodes[name])
-        for name in find_loose_ends(outer_nodes, image)
-    ]
-    return within_network(nodes, image, chain.from_iterable(ends))
-
-
-def _find_values(
-    names: Sequence[str],
-    nodes: Mapping[str, GraphNode],
-    replacements: Mapping[NodeOutput, NodeOutput],
-    image: str,
-) -> list[NodeOutput]:
-    """Return the values of these names, such as `conv` and `split:1`, as far as they depend on the image.
-    Raise UsageError for a name that the graph lacks.
-    """
-    # The first output of each node, and what replaced the outputs of calls.
-    values = {**{(name, 0): (name, 0) for name in nodes}, **replacements}
-    references = [parse_reference(name) for name in names]
-    expect_values([name for name, _ in references], (name for name, _ in values))
-    return within_network(nodes, image, (values.get(source, source) for source in references))
 
 
 def _describe_span(image: str, ends: Sequence[NodeOutput]) -> str:

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from porter.formats.tensorflow import FLOAT_TYPE
+
 _FIRST_OPS = {
     "_FusedConv2D": ("Conv2D", ("T", "strides", "padding", "dilations", "data_format", "explicit_paddings")),
     "FusedDepthwiseConv2dNative": (
@@ -16,8 +18,6 @@ _FIRST_OPS = {
     "_FusedMatMul": ("MatMul", ("T", "transpose_a", "transpose_b")),
 }
 """The first op of each fused op, and its attributes."""
-_FLOAT_TYPE = 1
-"""types.proto: what a node has that leaves its type out."""
 _ACTIVATIONS = frozenset({"Relu", "Relu6", "Elu", "Sigmoid", "Tanh", "LeakyRelu"})
 
 
@@ -84,7 +84,7 @@ def _unfused_step(node: Any, step: str, part: Any) -> Iterator[Any]:
     if step not in (*_ACTIVATIONS, "BiasAdd"):
         raise ValueError(f"'{node.name}' fuses {step}, which porter does not read")
     part.op = step
-    part.attr["T"].type = node.attr["T"].type or _FLOAT_TYPE
+    part.attr["T"].type = node.attr["T"].type or FLOAT_TYPE
     if step == "LeakyRelu":
         part.attr["alpha"].CopyFrom(node.attr["leakyrelu_alpha"])
     yield part
@@ -101,5 +101,5 @@ def _prelu_nodes(node: Any, value: str, alpha: str, node_class: Any) -> Iterator
     )
     for word, op, inputs in steps:
         part = node_class(name=f"{node.name}/{word}".rstrip("/"), op=op, input=inputs)
-        part.attr["T"].type = node.attr["T"].type or _FLOAT_TYPE
+        part.attr["T"].type = node.attr["T"].type or FLOAT_TYPE
         yield part

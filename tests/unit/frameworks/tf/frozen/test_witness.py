@@ -14,7 +14,7 @@ import porter
 from porter.base.errors import CannotRun, Contradiction
 from porter.formats.reading import read_checkpoint
 from porter.formats.tensorflow import import_tensorflow
-from porter.formats.tf_graph import read
+from porter.formats.tf_graph import ends
 from porter.formats.tf_graph.ends import find_loose_ends
 from porter.frameworks.tf.frozen.witness import disagreement
 
@@ -103,7 +103,7 @@ def test_the_proof_refuses_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     )
     named = porter.convert(file, to="torch", outputs="prob", out=tmp_path / "named")
     assert named.verdict is not None and named.verdict.ok and not named.verdict.held
-    monkeypatch.setattr(read, "find_loose_ends", lambda nodes, image: find_loose_ends(nodes, image)[:1])
+    monkeypatch.setattr(ends, "find_loose_ends", lambda nodes, image: find_loose_ends(nodes, image)[:1])
     with pytest.raises(Contradiction, match="the graph ends at 'second' too, which porter leaves"):
         porter.convert(file, to="torch", out=tmp_path / "wrong")
 
