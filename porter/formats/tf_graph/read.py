@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -156,8 +157,12 @@ def _choose_image(
     ends = (name for name, _ in map(graph.final, map(parse_reference, outputs)) if name in graph.nodes)
     needed = upstream(ends, lambda name: [source for source, _ in graph.nodes[name].inputs])
     candidates = [name for name in candidates if name in needed] or candidates
+    readers = defaultdict[str, list[str]](list)  # the nodes of the functions stand behind what reads them
+    for node in graph.nodes.values():
+        for name, _ in node.inputs:
+            readers[name].append(node.name)
     # They meet in one network where some node depends on all of them.
-    if candidates and set.intersection(*(names_depending_on(graph.nodes, [name]) for name in candidates)):
+    if candidates and set.intersection(*(upstream([name], readers.__getitem__) for name in candidates)):
         return candidates[0], ()
     first_names = ", ".join(f"'{name}'" for name in candidates[:3])
     found = f"{len(candidates)} inputs, {first_names}," if candidates else "no placeholder"

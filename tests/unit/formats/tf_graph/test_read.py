@@ -380,6 +380,18 @@ def test_functions_in_a_frozen_graph(tmp_path: Path) -> None:
     np.testing.assert_array_equal(value, outer(tf.constant(images())).numpy())
 
 
+def test_images_that_meet_behind_the_functions_that_take_them(tmp_path: Path) -> None:
+    """The nodes of a function stand behind the node that reads what it gives."""
+    tf = tensorflow()
+    halve = tf.function(lambda x: tf.nn.relu(x) * 0.5)
+    meet = tf.function(lambda first, second: tf.nn.relu(halve(first) + halve(second)))
+    specs = [tf.TensorSpec([None, 12, 11, 3], tf.float32, name=name) for name in ("first", "second")]
+    path = tmp_path / "graph.pb"
+    path.write_bytes(meet.get_concrete_function(*specs).graph.as_graph_def().SerializeToString())
+    graph = read_frozen_graph(path).carried
+    assert [image.name for image in graph.further_inputs] == ["second"]
+
+
 def test_functions_without_end(tmp_path: Path) -> None:
     tf = tensorflow()
     call = tf.function(lambda x: tf.nn.relu(x))
