@@ -13,7 +13,7 @@ from porter.filegraph.functions import divide_by_norm, norm
 from porter.filegraph.places import Items
 from porter.filegraph.several import attention, einsum
 from porter.filegraph.tensor import Tensor
-from porter.formats.keras.layer import KerasLayer, pair
+from porter.formats.keras.stated_layer import KerasLayer, pair
 
 PARTS: Mapping[str, tuple[str, ...]] = {
     **{part: (part, f"{part}_dense", f"_{part}_dense") for part in ("query", "key", "value")},

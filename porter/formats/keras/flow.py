@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 from porter.base.dtypes import Dtype
 from porter.base.errors import FileError, shortened
 from porter.base.json import JsonObject
+from porter.formats.keras.call_arguments import Inbound, KerasHistory, parse_inbound, parse_references
 from porter.formats.keras.config import Unnamed, inner_layer, is_foreign, layer_name
-from porter.formats.keras.nodes import Inbound, KerasHistory, parse_inbound, parse_references
 from porter.formats.keras.precision import compute_type, halves_in
 from porter.formats.keras.versions import DEFAULTS, MODELS, is_operation, modern, operation
 from porter.formats.limits import MOST_NODES, StatedFields, read_json

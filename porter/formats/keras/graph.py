@@ -30,8 +30,7 @@ from porter.formats.keras.activations import activation_name
 from porter.formats.keras.arrays import ATTENTIONS, PARTS, stored_array
 from porter.formats.keras.channels_first import read_calls
 from porter.formats.keras.flow import SOURCE, Flow, LayerCall, Result, Stated, results_in, with_stated
-from porter.formats.keras.layer import KerasLayer, Taken, Walk
-from porter.formats.keras.layers import (
+from porter.formats.keras.layer_readers import (
     FUSING,
     MERGES,
     holds_tensors,
@@ -41,6 +40,7 @@ from porter.formats.keras.layers import (
 )
 from porter.formats.keras.operations import read_operation
 from porter.formats.keras.scaling import numbers_in
+from porter.formats.keras.stated_layer import KerasLayer, Taken, Walk
 from porter.formats.keras.tensor_names import name_layers
 from porter.formats.keras.versions import operation_name
 from porter.formats.limits import StatedFields, most_bytes

@@ -11,8 +11,8 @@ from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.functions import divide_by_norm
 from porter.filegraph.places import position_of
 from porter.filegraph.tensor import Tensor
-from porter.formats.keras.layer import KerasLayer, axes_in, count, number
 from porter.formats.keras.scaling import channel_numbers, normalising, statistics
+from porter.formats.keras.stated_layer import KerasLayer, axes_in, count, number
 from porter.graph import ops
 
 _LEAST_NORM = 1e-12

@@ -17,7 +17,8 @@ from porter.filegraph.reductions import Reduction
 from porter.filegraph.several import concat, einsum, matmul, matmul_stored, maximum, minimum, stack
 from porter.filegraph.tensor import Scope, Tensor
 from porter.formats.keras.activations import ACTIVATIONS, PARTS, apply_activation
-from porter.formats.keras.layer import (
+from porter.formats.keras.scaling import numbers_in
+from porter.formats.keras.stated_layer import (
     KerasLayer,
     Reader,
     Taken,
@@ -27,7 +28,6 @@ from porter.formats.keras.layer import (
     number,
     whole_number,
 )
-from porter.formats.keras.scaling import numbers_in
 from porter.graph import DepthToSpace, LocalResponseNorm, Op, RmsNorm, ops
 from porter.padding import LOWEST
 
@@ -62,7 +62,7 @@ def read_operation(layer: KerasLayer, *values: Tensor) -> Any:
 
     Raises:
         Unsupported: porter has no op for it.
-        PaddingError, ValueError: as porter.formats.keras.layers.read_layer.
+        PaddingError, ValueError: as porter.formats.keras.layer_readers.read_layer.
     """
     reader = _READERS.get(layer.op, apply_activation if layer.op in ACTIVATIONS.keys() | PARTS else None)
     if reader is None or not values:

@@ -17,7 +17,7 @@ from porter.files.zips import ZipMembers, open_zip
 from porter.formats.keras import hdf5
 from porter.formats.keras.config import Described, LayerPath, describe_layers
 from porter.formats.keras.graph import read_graph, with_graph
-from porter.formats.keras.layer_classes import COUNTED
+from porter.formats.keras.layer_variables import COUNTED
 from porter.formats.keras.tensor_names import Holder, is_scaling, name_tensors
 from porter.formats.limits import most_bytes, read_json
 

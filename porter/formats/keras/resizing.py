@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from porter.base.json import JsonObject
 from porter.filegraph.file_graph import Unsupported
-from porter.formats.keras.layer import count, number, pair
+from porter.formats.keras.stated_layer import count, number, pair
 from porter.formats.tensorflow import has_cubic_shares
 from porter.graph import Resize
 from porter.padding import KnownSize, Pads, Size

@@ -9,8 +9,8 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from porter.formats.keras.call_arguments import Inbound
 from porter.formats.keras.flow import SOURCE, Flow, LayerCall, Result, results_in, with_places
-from porter.formats.keras.nodes import Inbound
 from porter.formats.keras.versions import OPERATION
 
 _WINDOWS = {"Conv2D": "kernel_size", "MaxPooling2D": "pool_size", "AveragePooling2D": "pool_size"}

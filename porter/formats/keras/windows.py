@@ -9,8 +9,8 @@ from typing import Any
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.resampling import adaptive_pool
 from porter.filegraph.tensor import Tensor
-from porter.formats.keras.layer import KerasLayer, Reader, count, pair
 from porter.formats.keras.resizing import center_crop_pads, pads_to_aspect, resize_of
+from porter.formats.keras.stated_layer import KerasLayer, Reader, count, pair
 from porter.formats.limits import StatedFields
 from porter.graph import ops
 from porter.padding import LOWEST, Convention, Pads, Size, Window

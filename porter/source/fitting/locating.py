@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from porter.base.errors import MappingError, some
 from porter.filegraph.checkpoint import Checkpoint
-from porter.formats.keras.layer_classes import CLASSES
+from porter.formats.keras.layer_variables import CLASSES
 from porter.formats.keras.scaling import normalising, statistics
 from porter.frameworks.dialects import get_dialect
 from porter.graph import Affine, Graph, channels_of, is_depthwise, tensor_shapes

@@ -28,11 +28,11 @@ from porter.formats.keras.channels_first import (
 )
 from porter.formats.keras.flow import Flow, LayerCall, Result, read_flow, results_in
 from porter.formats.keras.graph import NamedCall, before_activation, fused_name, name_calls, operands_of
-from porter.formats.keras.layer import pair
-from porter.formats.keras.layer_classes import CLASSES
-from porter.formats.keras.layers import FUSING, IDENTITY_AT_INFERENCE, is_in_training
+from porter.formats.keras.layer_readers import FUSING, IDENTITY_AT_INFERENCE, is_in_training
+from porter.formats.keras.layer_variables import CLASSES
 from porter.formats.keras.precision import compute_type, policy_of
 from porter.formats.keras.scaling import numbers_in
+from porter.formats.keras.stated_layer import pair
 from porter.formats.keras.versions import modern, operation_name
 from porter.formats.keras.wiring import find_misreading, find_wrong_turn
 from porter.formats.tensorflow import import_tensorflow

@@ -12,7 +12,7 @@ import numpy as np
 from porter.base.dtypes import Array
 from porter.base.json import JsonObject
 from porter.formats.keras.flow import LayerCall
-from porter.formats.keras.layer import pair
+from porter.formats.keras.stated_layer import pair
 from porter.frameworks.tf.runtime import keras_do
 from porter.graph import Resize
 from porter.padding import Size

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from porter.base.dtypes import Array, cast
 from porter.formats.keras.config import snake_case
-from porter.formats.keras.layer_classes import VARIABLES
+from porter.formats.keras.layer_variables import VARIABLES
 from porter.frameworks.tf.ports.config import MODEL_NAME
 from porter.frameworks.tf.ports.statement import KerasCall, Statement
 

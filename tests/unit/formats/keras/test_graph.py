@@ -22,8 +22,8 @@ from porter.filegraph.tensor import Tensor
 from porter.filegraph.to_graph import to_graph
 from porter.formats.keras import flow
 from porter.formats.keras.graph import read_graph
-from porter.formats.keras.layer import KerasLayer
-from porter.formats.keras.layers import IDENTITY_AT_INFERENCE
+from porter.formats.keras.layer_readers import IDENTITY_AT_INFERENCE
+from porter.formats.keras.stated_layer import KerasLayer
 from porter.graph import (
     INPUT,
     Add,

@@ -68,7 +68,7 @@ def test_a_random_crop_that_the_reader_leaves_out_though_it_resizes_is_refused(
     found = keras.layers.RandomCrop(12, 14)(keras.layers.Conv2D(4, 3, padding="same")(given))
     keras.Model(given, found).save(tmp_path / "net.keras")
     monkeypatch.setattr(
-        "porter.formats.keras.layers.is_already_of_size",
+        "porter.formats.keras.layer_readers.is_already_of_size",
         lambda layer, x: layer.arguments["height"] == windows._map_size(x)[0],
     )
     with pytest.raises(porter.PorterError, match=r"the file gives 'random_crop.*', for which porter takes"):

@@ -19,8 +19,8 @@ from porter.formats.keras import arrays, norms
 from porter.formats.keras.activations import activation_name, apply_activation
 from porter.formats.keras.config import is_foreign
 from porter.formats.keras.flow import LayerCall
-from porter.formats.keras.layer import KerasLayer, Reader, count, expect_kinds, number, whole_number
-from porter.formats.keras.layer_classes import VARIABLES
+from porter.formats.keras.layer_variables import VARIABLES
+from porter.formats.keras.stated_layer import KerasLayer, Reader, count, expect_kinds, number, whole_number
 from porter.formats.keras.versions import COSINE, modern
 from porter.formats.keras.windows import ROWS, WINDOWS, is_already_of_size, kernel_and_bias, read_row
 from porter.graph import ops
