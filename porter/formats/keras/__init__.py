@@ -12,8 +12,10 @@ from weakref import WeakKeyDictionary
 from porter.formats.format import Content, Format, look_at, reader
 
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
+CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
+"""The members of a .keras archive. A preset folder has the first and the last too."""
 PRESET = "keras-hub"
-BACKBONE_WEIGHTS, TASK_WEIGHTS, TASK_FILE = "model.weights.h5", "task.weights.h5", "task.json"
+BACKBONE_WEIGHTS, TASK_WEIGHTS, TASK_FILE = WEIGHTS, "task.weights.h5", "task.json"
 BACKBONE_INDEX = "model.weights.json"
 """The files of a preset folder. A large backbone has an index and several files instead of its one."""
 _ARCHIVES = "porter.formats.keras.read_keras"
@@ -39,12 +41,12 @@ def _layout(content: Content) -> str | None:
 def _is_archive(content: Content) -> bool:
     """Return whether a file is a .keras archive, or a zip of a preset, by the names of its members."""
     members = content.members or frozenset()
-    return BACKBONE_WEIGHTS in members or {"config.json", "metadata.json"} <= members
+    return WEIGHTS in members or {CONFIG, METADATA} <= members
 
 
 def is_preset(folder: Path) -> bool:
     """Return whether KerasHub's save_to_preset wrote a folder: config.json names its module then."""
-    return '"module": "keras_hub.' in (look_at(folder / "config.json").text or "")
+    return '"module": "keras_hub.' in (look_at(folder / CONFIG).text or "")
 
 
 def _has_layout(layout: str) -> Callable[[Content], bool]:

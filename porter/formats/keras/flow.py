@@ -127,20 +127,16 @@ def read_flow(text: str | bytes, where: str) -> Flow | None:
         inputs = [SOURCE if name == image else calls.add(_input_layer((name,), 0)) for name in shapes]
         image_shape = shapes.pop(image)
         outputs, names = _order_outputs(model, _flatten(calls, model, _CallPlace(), inputs))
-        version = _version(model, calls.recorded)
-        backend = str(model.get(_BACKEND, ""))
-        input_type = _input_type(model, image)
-        halves = halves_in(model["config"])
         return Flow(
-            tuple(calls.recorded),
-            tuple(outputs),
-            image_shape,
-            version,
-            backend,
-            names,
-            shapes,
-            input_type,
-            halves,
+            calls=tuple(calls.recorded),
+            outputs=tuple(outputs),
+            shape=image_shape,
+            keras=_version(model, calls.recorded),
+            backend=str(model.get(_BACKEND, "")),
+            names=names,
+            further=shapes,
+            type=_input_type(model, image),
+            halves=halves_in(model["config"]),
         )
 
 

@@ -356,14 +356,14 @@ def _layers_of(
     read = read_operation if operation else partial(_read_layer, call)
     layer = KerasLayer(
         named.name,
-        operation or call.kind,
-        arguments,
-        inputs,
-        keras,
-        read,
-        named.tensors,
-        arrays,
-        operands,
+        op=operation or call.kind,
+        arguments=arguments,
+        inputs=inputs,
+        keras=keras,
+        read=read,
+        tensors=named.tensors,
+        arrays=arrays,
+        operands=operands,
     )
     yield replace(layer, constants=constants)
     if not operation and call.kind in FUSING:

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import math
 import mmap
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -50,7 +49,7 @@ class Hdf5Node:
         return "group" if self.object.values is None else "dataset"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Hdf5:
     """An open file.
 
@@ -59,15 +58,14 @@ class Hdf5:
         object_at: what is at an address.
         top: the root's address.
         size: bytes of the file.
-        name_bytes: the bytes of the names read so far, under its only key: any number of names may be the
-            same bytes of a file.
+        name_bytes: of the names read so far: any number of names may be the same bytes of a file.
     """
 
     path: Path
     object_at: Callable[[int], Object]
     top: int
     size: int
-    name_bytes: Counter[str] = field(default_factory=Counter)
+    name_bytes: int = 0
 
     @property
     def root(self) -> Hdf5Node:
@@ -80,8 +78,8 @@ class Hdf5:
         """Count the bytes of one more name; return False if all names together are more than a file of this
         size may make.
         """
-        self.name_bytes["names"] += size + _BYTES_PER_NAME
-        return self.name_bytes["names"] <= most_bytes(self.size)
+        self.name_bytes += size + _BYTES_PER_NAME
+        return self.name_bytes <= most_bytes(self.size)
 
     def names_too_long(self, names: str) -> FileError:
         return self.refuse(f"{names} have more than {most_bytes(self.size)} bytes")

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import storage_type
+from porter.formats.keras import HDF5_MAGIC
 from porter.formats.keras.hdf5_library import IN_ANOTHER_FILE
 from porter.formats.keras.hdf5_objects import DatasetValues, Object, Texts, values_at
 
-_MAGIC = b"\x89HDF\r\n\x1a\n"
 _NO_ADDRESS = (1 << 64) - 1
 """The address of what is not in the file."""
 _MOST_PARTS = 1 << 21
@@ -91,7 +91,7 @@ class Hdf5Bytes:
         """Return the address of the root group's header, which the superblock states. Raise UnknownPart for a
         superblock that is not h5py's default.
         """
-        self._expect_signature(0, _MAGIC)
+        self._expect_signature(0, HDF5_MAGIC)
         # The places of these fields in a superblock of version 0, whose addresses and lengths have 8 bytes.
         base, _, end, _, _, header = self._unpack("<6Q", 24)
         version, sizes_of_addresses = self._slice(8, 1), self._slice(13, 2)

@@ -112,15 +112,15 @@ def read_layer(layer: KerasLayer, *values: Tensor) -> Any:
     """
     kind = layer.op
     x = values[0]
-    if kind in IDENTITY_AT_INFERENCE and (kind != "RandomCrop" or is_already_of_size(layer, x)):
+    if kind == "RandomCrop" and not is_already_of_size(layer, x):
+        raise Unsupported("that resizes in inference: call it with training=False and export the model")
+    if kind in IDENTITY_AT_INFERENCE:
         if kind not in _TRAINING_DEPENDENT:
             return x
         rates = (layer.arguments.get(name) for name in ("rate", "stddev", "drop_path_rate"))
         rate = next((float(stated) for stated in rates if isinstance(stated, int | float)), None)
         return leave_out(x.walk, LeftOut(layer.name, kind, rate), x.reference)
     reader = _READERS.get(kind)
-    if kind == "RandomCrop":
-        raise Unsupported("that resizes in inference: call it with training=False and export the model")
     if reader is None:
         raise Unsupported("")
     if layer.arguments.get("data_format") not in (None, "channels_last") and kind != "Flatten":

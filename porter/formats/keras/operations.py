@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -95,17 +96,7 @@ def _to_tensor(scope: Scope, operand: Any) -> Tensor:
     return scope.constant(numbers)
 
 
-def _axes(layer: KerasLayer, x: Tensor, name: str = "axis", default: Any = None) -> list[int]:
-    """Return the axes that an argument names.
-
-    Raises:
-        Unsupported: it is no list of axes of the value.
-    """
-    argument = layer.arguments.get(name, default)
-    axes = [*argument] if isinstance(argument, list | tuple) else [argument]
-    if not axes or not all(type(axis) is int and -x.rank <= axis < x.rank for axis in axes):
-        raise Unsupported(f"with {argument!r:.40}")
-    return axes
+_axes = partial(axes_in, default=None, refusal="with")
 
 
 def _reduction_reader(function: Reduction) -> Reader:
@@ -201,7 +192,7 @@ def _expect_no_cast(layer: KerasLayer) -> None:
 
 def _rot90(layer: KerasLayer, x: Tensor) -> Tensor:
     """Return `x` turned by `k` right angles in the plane of two axes."""
-    first, second = _axes(layer, x, "axes", (0, 1))
+    first, second = _axes(layer, x, "axes", default=(0, 1))
     return x.rot90((first, second), whole_number(layer.arguments.get("k", 1)))
 
 

@@ -14,14 +14,13 @@ from pathlib import Path
 
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files.zips import ZipMembers, open_zip
-from porter.formats.keras import hdf5
+from porter.formats.keras import CONFIG, METADATA, WEIGHTS, hdf5
 from porter.formats.keras.config import Described, LayerPath, describe_layers
 from porter.formats.keras.graph import read_graph, with_graph
 from porter.formats.keras.layer_variables import COUNTED
 from porter.formats.keras.tensor_names import Holder, is_scaling, name_tensors
 from porter.formats.limits import most_bytes, read_json
 
-_CONFIG, _METADATA, _WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
 _SMALL_CONFIG = 16 << 20
 """Bytes of a config that is always read: the configs of Keras's largest models have half of that."""
 _NOT_THE_MODEL = {"optimizer": "the optimiser's state", "metrics": "the metrics' state"}
@@ -81,9 +80,9 @@ def read_archive(path: Path) -> ArchiveBytes:
         return ArchiveBytes(
             # JSON takes some thirty times its bytes in memory, so a small file may not unpack to a large
             # config.
-            members.read(_CONFIG, max(size, _SMALL_CONFIG)),
-            members.read(_METADATA, _SMALL_CONFIG) if _METADATA in members.by_name else b"{}",
-            members.read(_WEIGHTS, most_bytes(size)),
+            members.read(CONFIG, max(size, _SMALL_CONFIG)),
+            members.read(METADATA, _SMALL_CONFIG) if METADATA in members.by_name else b"{}",
+            members.read(WEIGHTS, most_bytes(size)),
         )
 
 

@@ -81,17 +81,22 @@ class KerasLayer(Reading):
         return Stored(self.tensors[variable], axes)
 
 
-def axes_in(layer: KerasLayer, x: Tensor) -> list[int]:
-    """Return the axes of `x` that the argument `axis` names, one or several; the last one if it is not
-    stated.
+def axes_in(
+    layer: KerasLayer, x: Tensor, name: str = "axis", default: Any = -1, refusal: str = "over axis"
+) -> list[int]:
+    """Return the axes of `x` that an argument names, one or several.
+
+    Args:
+        default: the argument if it is not stated: the last axis.
+        refusal: words before the argument, where it is no list of axes of the value.
 
     Raises:
-        Unsupported: it is no list of axes of the value.
+        Unsupported: it is none.
     """
-    argument = layer.arguments.get("axis", -1)
+    argument = layer.arguments.get(name, default)
     axes = [*argument] if isinstance(argument, list | tuple) else [argument]
     if not axes or not all(type(axis) is int and -x.rank <= axis < x.rank for axis in axes):
-        raise Unsupported(f"over axis {argument!r:.40}")
+        raise Unsupported(f"{refusal} {argument!r:.40}")
     return axes
 
 
