@@ -15,8 +15,8 @@ from pydantic import Field
 
 from porter.base.errors import FileError
 from porter.data.photo_bytes import read_bytes
+from porter.data.photo_decoding import open_image
 from porter.data.photos import Photo
-from porter.data.preprocess import open_image
 from porter.evaluation.comparison import (
     PAIRED_PHOTOS,
     PAIRS_PER_PHOTO,

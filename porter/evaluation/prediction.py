@@ -16,7 +16,9 @@ from porter.base.commands import PHOTO, PREDICT, PredictOptions
 from porter.base.dtypes import Array
 from porter.base.errors import FileError, UsageError
 from porter.base.options import AnyPath
-from porter.data.preprocess import Preprocess, as_image, open_image, prepare
+from porter.data.photo_decoding import as_image, open_image
+from porter.data.preparing import prepare
+from porter.data.preprocess import Preprocess
 from porter.data.statements import input_in_words
 from porter.evaluation.protocol import expect_prepared, expect_protocol, fit_protocol, notes_on_proportion
 from porter.evaluation.ranking import probabilities, top_classes

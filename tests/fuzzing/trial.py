@@ -19,7 +19,7 @@ from porter.data.classes import Classes
 from porter.data.labels import IMAGENET, Labels, read_labels
 from porter.data.layouts import open_photos
 from porter.data.photo_bytes import read_bytes
-from porter.data.preprocess import open_image
+from porter.data.photo_decoding import open_image
 from porter.data.statements import read_preprocess
 from porter.formats.reading import read_checkpoint
 from porter.port.folder import read_port

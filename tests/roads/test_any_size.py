@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 import porter
 from porter.base.errors import PorterError, UsageError
-from porter.data.preprocess import open_image, prepare
+from porter.data.photo_decoding import open_image
+from porter.data.preparing import prepare
 from porter.frameworks import get_destination
 from porter.port import read_port, write_record
 from porter.zoos.implementation import BuildRequest, get_implementation

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from porter.data.photos import Bytes, Photo
-from porter.data.preprocess import Preprocess, normalise, resize_image, ten_crops
+from porter.data.preparing import normalise, resize_image, ten_crops
+from porter.data.preprocess import Preprocess
 
 SIZES = ((120, 90), (91, 121), (64, 64), (83, 97), (57, 200))
 

@@ -32,7 +32,8 @@ from porter.data.pipeline.ahead import map_ahead, take_ahead
 from porter.data.pipeline.chunks import Resized
 from porter.data.pipeline.store import Store, open_folder
 from porter.data.pipeline.workers import Workers
-from porter.data.preprocess import Preprocess, centre_crop, mirror_pair, normalise, ten_crops
+from porter.data.preparing import centre_crop, mirror_pair, normalise, ten_crops
+from porter.data.preprocess import Preprocess
 
 __all__ = ["Batch", "Feed", "batches", "normalise"]
 

@@ -9,9 +9,11 @@ from pathlib import Path
 
 from porter.base.errors import FileError
 from porter.data.photo_bytes import read_bytes
+from porter.data.photo_decoding import open_image
 from porter.data.photos import PhotoPlace
 from porter.data.pipeline.chunks import Chunk, Resized, write_chunk
-from porter.data.preprocess import Preprocess, open_image, resize_image
+from porter.data.preparing import resize_image
+from porter.data.preprocess import Preprocess
 
 
 def make_chunk(places: Iterable[PhotoPlace], geometry: Preprocess, path: Path) -> str | None:

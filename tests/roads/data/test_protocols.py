@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from porter.data.interpolations import RESAMPLINGS
-from porter.data.preprocess import Preprocess, normalise, open_image, prepare, resize_image, ten_crops
+from porter.data.photo_decoding import open_image
+from porter.data.preparing import normalise, prepare, resize_image, ten_crops
+from porter.data.preprocess import Preprocess
 from tests.support import originals
 from tests.support.checkout import ROOT
 from tests.support.photo_files import realistic

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from porter.data.keras_hub_config import ROUNDING_DIFFERS
-from porter.data.preprocess import prepare
+from porter.data.preparing import prepare
 from porter.source.hub_folder import read_sidecars
 from porter.source.stated_photos import facts_beside
 

@@ -12,9 +12,11 @@ import pytest
 from numpy.typing import NDArray
 
 from porter.base.errors import UsageError
+from porter.data.photo_decoding import open_image
 from porter.data.photos import Bytes, Photo
 from porter.data.pipeline import CHUNK, Batch, Feed, batches, chunks_of_share, normalise
-from porter.data.preprocess import Preprocess, open_image, prepare
+from porter.data.preparing import prepare
+from porter.data.preprocess import Preprocess
 from tests.support.photo_files import broken_photos, encoded, odd_photos, picture, prepare_ten, write_photos
 
 IMAGENET: dict[str, Any] = {"divide": 255.0, "mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}

@@ -12,7 +12,9 @@ from PIL import Image
 
 from porter.base.errors import FileError, UsageError
 from porter.data.interpolations import RESAMPLINGS, Interpolation
-from porter.data.preprocess import Preprocess, ProtocolError, open_image, prepare
+from porter.data.photo_decoding import open_image
+from porter.data.preparing import prepare
+from porter.data.preprocess import Preprocess, ProtocolError
 from tests.support import originals
 from tests.support.arrays import Array
 from tests.support.photo_files import png_of, prepare_ten

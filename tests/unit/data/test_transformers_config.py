@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from porter.data.preprocess import prepare
+from porter.data.preparing import prepare
 from porter.data.statements import read_preprocess
 from porter.data.transformers_config import differences_of_transformers, from_transformers
 from porter.zoos.transformers import import_transformers

@@ -24,8 +24,8 @@ import porter
 from porter.base.dtypes import FP32, Run
 from porter.base.errors import FileError, UsageError
 from porter.data.labels import imagenet_classes
+from porter.data.photo_decoding import open_image
 from porter.data.pipeline import making
-from porter.data.preprocess import open_image
 from porter.evaluation import details, evaluate as evaluate_module, measuring, scoring, speed
 from porter.evaluation.distributed import Process
 from porter.evaluation.predictions import write_results

@@ -15,7 +15,8 @@ from safetensors.torch import save_file
 
 import porter
 from porter.data.labels import IMAGENET, Labels, imagenet_classes
-from porter.data.preprocess import Preprocess, prepare
+from porter.data.preparing import prepare
+from porter.data.preprocess import Preprocess
 from porter.data.statements import read_preprocess
 from porter.source.hub_folder import read_sidecars
 from porter.source.place import file_at

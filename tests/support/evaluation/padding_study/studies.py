@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from safetensors.numpy import save_file
 
-from porter.data.preprocess import open_image, prepare
+from porter.data.photo_decoding import open_image
+from porter.data.preparing import prepare
 from porter.frameworks import get_destination
 from porter.frameworks.dialects import get_dialect
 from porter.graph import Graph

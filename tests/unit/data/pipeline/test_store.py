@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 from porter.base.errors import FileError
+from porter.data.photo_decoding import open_image
 from porter.data.photos import Bytes, Photo
 from porter.data.pipeline import CHUNK, Batch, Feed, batches, making
-from porter.data.preprocess import Preprocess, open_image
+from porter.data.preprocess import Preprocess
 from tests.support.arrays import Array
 from tests.support.photo_files import encoded, picture, write_photos
 

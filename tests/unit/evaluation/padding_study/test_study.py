@@ -14,7 +14,7 @@ import porter
 from porter.base.errors import FileError, PorterError, UsageError
 from porter.cli.app import main
 from porter.cli.study import study as printed
-from porter.data.preprocess import open_image
+from porter.data.photo_decoding import open_image
 from porter.evaluation.padding_study import runs, study
 from porter.evaluation.results import Study
 from porter.evaluation.scoring import score
