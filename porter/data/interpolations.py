@@ -37,6 +37,9 @@ class Resampling(NamedTuple):
         divides_first: pixels are divided before they are resized, and not after it.
         torchvision: sides and offsets are those of torchvision's Resize and CenterCrop, which round to the
             nearest number, and a half to the even one. The code around the other resamplings rounds down.
+        sizes_to_nearest: another size before the crop is rounded to the nearest number, as torchvision's
+            published sizes are: 342 for 299.
+        sides_in_float32: the longer side is computed in float32.
     """
 
     name: str
@@ -44,6 +47,8 @@ class Resampling(NamedTuple):
     floats: bool = False
     divides_first: bool = False
     torchvision: bool = False
+    sizes_to_nearest: bool = False
+    sides_in_float32: bool = False
 
 
 def _of_pillow(kernel: str, how: str = "antialiased, on bytes") -> Resampling:
@@ -54,12 +59,15 @@ def _of_pillow(kernel: str, how: str = "antialiased, on bytes") -> Resampling:
 RESAMPLINGS: Mapping[Interpolation, Resampling] = {
     "pil_nearest": _of_pillow("nearest", "on bytes"),
     "pil_box": _of_pillow("box"),
-    "pil_bilinear": _of_pillow("bilinear"),
+    "pil_bilinear": _of_pillow("bilinear")._replace(sizes_to_nearest=True),
     "pil_hamming": _of_pillow("Hamming"),
     "pil_bicubic": _of_pillow("bicubic"),
     "pil_lanczos": _of_pillow("Lanczos"),
     "torch_bilinear": Resampling(
-        "torch's bilinear", "antialiased, on floats that are rounded to bytes", torchvision=True
+        "torch's bilinear",
+        "antialiased, on floats that are rounded to bytes",
+        torchvision=True,
+        sizes_to_nearest=True,
     ),
     "torch_bicubic": Resampling(
         "torch's bicubic", "antialiased, on floats that are rounded to bytes", torchvision=True
@@ -69,12 +77,15 @@ RESAMPLINGS: Mapping[Interpolation, Resampling] = {
     "tf_bilinear": Resampling("TensorFlow's bilinear", "not antialiased, on floats", floats=True),
     "tf_bicubic": Resampling("TensorFlow's bicubic", "not antialiased, on floats", floats=True),
     "tf_antialiased": Resampling("TensorFlow's antialiased bilinear", "on floats", floats=True),
-    "tf_area": Resampling("TensorFlow's area", "the mean of what lies under each pixel, cut to bytes"),
+    "tf_area": Resampling(
+        "TensorFlow's area", "the mean of what lies under each pixel, cut to bytes", sides_in_float32=True
+    ),
     "tf1_bilinear": Resampling(
         "TensorFlow 1's bilinear",
         "not antialiased and without half-pixel centres, on floats",
         floats=True,
         divides_first=True,
+        sides_in_float32=True,
     ),
     "none": Resampling("nothing", "the pixels stay as they are", torchvision=True),
 }

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from io import BytesIO
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, BinaryIO, TypeAlias
+from typing import IO, TYPE_CHECKING, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
 
 from porter.base.errors import FileError, UsageError
 from porter.data.jpeg import Jpeg, decode_fast, fast_decoder, is_jpeg
 
-if TYPE_CHECKING:  # a recipe's preprocessing is read by commands that need neither numpy nor Pillow
-    import numpy as np
-    from numpy.typing import NDArray
+if TYPE_CHECKING:
     from PIL.Image import Image
-
-    Pixels: TypeAlias = NDArray[np.uint8] | NDArray[np.float32]
 
 
 _MOST_PIXELS = 1 << 26
@@ -88,7 +87,6 @@ def as_image(photo: Image | NDArray[np.generic]) -> Image:
         UsageError: it is something else.
         FileError: its values have no defined brightness.
     """
-    import numpy as np
     from PIL import Image as pillow
 
     if isinstance(photo, pillow.Image):
@@ -117,7 +115,6 @@ def to_rgb(image: Image) -> Image:
     Raises:
         FileError: its values have no defined brightness, or exceed 16 bits.
     """
-    import numpy as np
     from PIL import Image as pillow
 
     if image.mode == "F":

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from porter.base.errors import FileError, UsageError
 from porter.base.options import CROPS, PREPROCESS
+from porter.data import resampling
 from porter.data.photo_decoding import to_rgb
 from porter.data.preprocess import CropRounding, Preprocess
 
-if TYPE_CHECKING:  # a recipe's preprocessing is read by commands that need neither numpy nor Pillow
-    import numpy as np
-    from numpy.typing import NDArray
+if TYPE_CHECKING:
     from PIL.Image import Image
 
-    Pixels: TypeAlias = NDArray[np.uint8] | NDArray[np.float32]
+Pixels: TypeAlias = NDArray[np.uint8] | NDArray[np.float32]
 
 _MAX_RESIZED_PIXELS = 1 << 25
 
@@ -37,10 +39,7 @@ def resize_image(image: Image, protocol: Preprocess) -> Pixels:
     Raises:
         FileError: as `prepare`.
     """
-    import numpy as np
     from PIL import Image as pillow
-
-    from porter.data import resampling
 
     image = image if image.mode == "RGB" else to_rgb(image)
     if protocol.resize == "square":
@@ -51,7 +50,7 @@ def resize_image(image: Image, protocol: Preprocess) -> Pixels:
     pixels = np.asarray(image)
     if protocol.interpolation == "none":
         return pixels
-    if protocol.interpolation == "tf1_bilinear":
+    if protocol.resampling.divides_first:
         # Slim scales before it resizes, and tf.image.convert_image_dtype multiplies by the reciprocal.
         pixels = pixels.astype(np.float32) * np.float32(1 / protocol.divide)
     if protocol.interpolation in resampling.FUNCTIONS:
@@ -64,8 +63,8 @@ def centre_crop(pixels: Pixels, protocol: Preprocess) -> Pixels:
     """Return the crop that the protocol takes of resized pixels, as a view."""
     if protocol.crop is None:
         return pixels
-    top, left = _corner_of_crop(pixels.shape[0], pixels.shape[1], protocol)
-    return _crop_at(pixels, top, left, protocol.crop)
+    top, left = _corner_of_square(*pixels.shape[:2], protocol.crop, protocol.rounding)
+    return pixels[top : top + protocol.crop, left : left + protocol.crop]
 
 
 def mirror_pair(pixels: Pixels, protocol: Preprocess) -> list[Pixels]:
@@ -90,15 +89,17 @@ def ten_crops(pixels: Pixels, protocol: Preprocess) -> list[Pixels]:
     side = protocol.crop
     bottom, right = height - side, width - side
     # top and left of each crop
-    starts = [_corner_of_crop(height, width, protocol), (0, 0), (0, right), (bottom, 0), (bottom, right)]
+    centre = _corner_of_square(height, width, side, protocol.rounding)
+    starts = [centre, (0, 0), (0, right), (bottom, 0), (bottom, right)]
     mirrored = _mirror(pixels)
     # torchvision crops the mirrored image at the same places; the others' crops lie there mirrored.
     mirrored_starts = starts
     if not protocol.resampling.torchvision:
         mirrored_starts = [(top, right - left) for top, left in starts]
     return [
-        *(_crop_at(pixels, top, left, side) for top, left in starts),
-        *(_crop_at(mirrored, top, left, side) for top, left in mirrored_starts),
+        view[top : top + side, left : left + side]
+        for view, corners in ((pixels, starts), (mirrored, mirrored_starts))
+        for top, left in corners
     ]
 
 
@@ -106,8 +107,6 @@ def _mirror(pixels: Pixels) -> Pixels:
     """Return the pixels mirrored left to right, as a copy. numpy copies backwards five times as fast channel
     by channel as pixel by pixel.
     """
-    import numpy as np
-
     result = np.empty_like(pixels)
     for channel in range(3):
         result[:, :, channel] = pixels[:, ::-1, channel]
@@ -120,8 +119,6 @@ def normalise(pixels: NDArray[np.generic], protocol: Preprocess) -> NDArray[np.f
 
     They are divided here unless `resize_image` has divided them already.
     """
-    import numpy as np
-
     ordered = pixels if protocol.channels == "rgb" else pixels[..., ::-1]
     mean, std = (np.asarray(triple, np.float32)[:, None, None] for triple in (protocol.mean, protocol.std))
     result = np.empty((*pixels.shape[:-3], 3, *pixels.shape[-3:-1]), np.float32)
@@ -135,10 +132,6 @@ def normalise(pixels: NDArray[np.generic], protocol: Preprocess) -> NDArray[np.f
     return result
 
 
-def _crop_at(pixels: Pixels, top: int, left: int, side: int) -> Pixels:
-    return pixels[top : top + side, left : left + side]
-
-
 def _central_box(width: int, height: int, fraction: float) -> tuple[int, int, int, int]:
     """Return left, top, right and bottom of the central part, as tf.image.central_crop rounds them: the
     offset is rounded down and taken from both sides.
@@ -149,11 +142,10 @@ def _central_box(width: int, height: int, fraction: float) -> tuple[int, int, in
 
 def _central_square(width: int, height: int, protocol: Preprocess) -> tuple[int, int, int, int]:
     """Return left, top, right and bottom of the square in the middle. Its side is rounded down, as flax's
-    ImageNet example does (input_pipeline.py), and its corner as the protocol says: keras.ops.image.resize
-    rounds it down.
+    ImageNet example does (input_pipeline.py), and its corner as the protocol says.
     """
     side = int(min(width, height) * (protocol.central_fraction or 1))
-    top, left = _corner_of_square(height, width, side, protocol.crop_rounding or "down")
+    top, left = _corner_of_square(height, width, side, protocol.square_rounding)
     return left, top, left + side, top + side
 
 
@@ -172,7 +164,7 @@ def _target_size(height: int, width: int, protocol: Preprocess) -> tuple[int, in
     if protocol.resize != "shorter_side":
         return size, size
     short, long = sorted((height, width))
-    if protocol.interpolation in ("tf1_bilinear", "tf_area"):
+    if protocol.resampling.sides_in_float32:
         import numpy as np
 
         longer = int(np.rint(np.float32(long) * (np.float32(size) / np.float32(short))))
@@ -183,11 +175,6 @@ def _target_size(height: int, width: int, protocol: Preprocess) -> tuple[int, in
             f"an image of {width}x{height} pixels would be enlarged to {longer}x{size}", next="crop it"
         )
     return (longer, size) if height > width else (size, longer)
-
-
-def _corner_of_crop(height: int, width: int, protocol: Preprocess) -> tuple[int, int]:
-    """Return top and left of the centre crop."""
-    return _corner_of_square(height, width, protocol.square, protocol.rounding)
 
 
 def _corner_of_square(height: int, width: int, side: int, rounding: CropRounding) -> tuple[int, int]:

@@ -1,4 +1,5 @@
-"""Makes of a photograph the array that a zoo's weights were measured with.
+"""The protocol by which a photograph becomes the array that a zoo's weights were measured with. It is read
+with a recipe, by commands that need neither numpy nor Pillow.
 
 What makes a published accuracy reproducible is the resampling: which kernel, antialiased or not, on bytes or
 on floats, where pixel centres lie, and which way sizes and crops round. Each `interpolation` therefore names
@@ -22,18 +23,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import inf, isfinite
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import Literal, get_args
 
 from porter.base.errors import PorterError
 from porter.data.interpolations import RESAMPLINGS, Interpolation, Resampling
 from porter.data.jpeg import Jpeg
-
-if TYPE_CHECKING:  # a recipe's preprocessing is read by commands that need neither numpy nor Pillow
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Pixels: TypeAlias = NDArray[np.uint8] | NDArray[np.float32]
-
 
 ResizeRule = Literal["shorter_side", "squash", "square", "none"]
 Channels = Literal["rgb", "bgr"]
@@ -139,10 +133,17 @@ class Preprocess:
 
     @property
     def rounding(self) -> CropRounding:
-        """How the corner of a square is rounded: torchvision's CenterCrop rounds half to even, TensorNets,
-        slim and Keras round down.
+        """How the corner of a crop is rounded: torchvision's CenterCrop rounds half to even, TensorNets, slim
+        and Keras round down.
         """
         return self.crop_rounding or ("even" if self.resampling.torchvision else "down")
+
+    @property
+    def square_rounding(self) -> CropRounding:
+        """How the corner of `square`, which lies before the resize, is rounded: keras.ops.image.resize rounds
+        it down.
+        """
+        return self.crop_rounding or "down"
 
     @property
     def square(self) -> int:
@@ -151,8 +152,8 @@ class Preprocess:
         return self.fed_side
 
     def at(self, side: int) -> Preprocess:
-        """Return this protocol in proportion for a model that is fed squares of `side`; itself if that is
-        `own_side`, or if there is no `own_side`.
+        """Return this protocol in proportion for a model that is fed squares of `side`; itself if that is its
+        `fed_side`, or if it has none.
 
         The zoos round the size before the crop: torchvision (bilinear) to the nearest, 342 for 299 as 256 for
         224, TensorNets (`side * 8 // 7`) and timm (`floor(side / crop_pct)`) down.
@@ -165,8 +166,9 @@ class Preprocess:
             return self
         if self.crop is None:
             return replace(self, size=side)
-        nearest = self.interpolation in ("pil_bilinear", "torch_bilinear")
-        size = round(self.size * side / own_side) if nearest else self.size * side // own_side
+        size = self.size * side // own_side
+        if self.resampling.sizes_to_nearest:
+            size = round(self.size * side / own_side)
         return replace(self, size=size, crop=side)
 
     @property

@@ -92,7 +92,7 @@ def thumbnail(text: str | None) -> Thumbnail | None:
             with Image.open(BytesIO(data), formats=("JPEG",)) as image:
                 width, height = image.size
     except Exception:
-        # Pillow's plugins raise any error for a broken file (porter.data.preprocess.open_image).
+        # Pillow's plugins raise any error for a broken file (porter.data.photo_decoding.open_image).
         return None
     if max(width, height) > MAX_THUMBNAIL_SIDE:
         return None

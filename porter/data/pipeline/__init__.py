@@ -58,7 +58,7 @@ class Feed:
     """How photos are prepared.
 
     Attributes:
-        crops: 1, 2 (the centre and its mirror image) or 10; see porter.data.preprocess.
+        crops: 1, 2 (the centre and its mirror image) or 10; see porter.data.preparing.
         batch_size: of photos; a model sees `crops` times as many images at once.
         workers: processes that decode; 0 decodes in this one. From a full cache none is started.
         cache: a folder that keeps the resized photos; those of other photos and protocols stay in it.
@@ -90,7 +90,7 @@ class Batch:
     Attributes:
         positions: of the photos that `pixels` holds, in the sequence that was given.
         pixels: N x crops x H x W x RGB as resized and cropped, for `normalise` or what does the same on a
-            device: see porter.data.preprocess.resize_image.
+            device: see porter.data.preparing.resize_image.
         failed: positions of the others, and why.
     """
 
