@@ -63,7 +63,7 @@ def centre_crop(pixels: Pixels, protocol: Preprocess) -> Pixels:
     """Return the crop that the protocol takes of resized pixels, as a view."""
     if protocol.crop is None:
         return pixels
-    top, left = _corner_of_square(*pixels.shape[:2], protocol.crop, protocol.rounding)
+    top, left = _corner_of_square(pixels.shape[0], pixels.shape[1], protocol.crop, protocol.rounding)
     return pixels[top : top + protocol.crop, left : left + protocol.crop]
 
 

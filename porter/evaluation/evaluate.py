@@ -29,7 +29,7 @@ from porter.base.options import (
     AnyPath,
 )
 from porter.data.classes import Classes
-from porter.data.layouts import open_photos
+from porter.data.layouts.opening import open_photos
 from porter.data.photos import Failure, PhotoSet
 from porter.data.preprocess import CropRounding, Preprocess
 from porter.data.statements import input_in_words, protocol_in_words

@@ -17,7 +17,7 @@ from porter.base.dtypes import FP32, NamedArrays, Precision, Run
 from porter.base.errors import UsageError
 from porter.base.options import BATCH_SIZE, CROPS, LIMIT, PRECISION, WORKERS, Option
 from porter.data.photos import Photo
-from porter.data.pipeline import Feed
+from porter.data.pipeline.batching import Feed
 from porter.data.preprocess import Preprocess
 from porter.evaluation import comparison, scoring
 from porter.evaluation.comparison import PLAIN, PORT, SOURCE, PhotoDistances

@@ -20,7 +20,7 @@ from porter.evaluation.ranking import TOP, average_crops, label_ranks, probabili
 from porter.frameworks import Classifier
 
 if TYPE_CHECKING:
-    from porter.data.pipeline import Batch, Feed
+    from porter.data.pipeline.batching import Batch, Feed
 
 Watch = Callable[[Sequence[int], NamedArrays], None]
 """Called with every batch that has readable photos: their positions, and each model's logits, N x crops x
@@ -126,9 +126,9 @@ def score(
         watching: who is shown each batch's logits, and the scores so far.
 
     Raises:
-        UsageError, FileError: as porter.data.pipeline.batches.
+        UsageError, FileError: as porter.data.pipeline.batching.batches.
     """
-    from porter.data.pipeline import batches
+    from porter.data.pipeline.batching import batches
 
     stream = batches(photos, protocol, feed)
     tally = _Tally(photos, {name: (logits or {}).get(name, Logits()) for name in models})

@@ -29,7 +29,7 @@ def make_cpu_classifier(logits: Callable[[Array], Array], protocol: Preprocess) 
     Args:
         logits: gives them for images N×C×H×W; a head that is a convolution gives maps of one cell.
     """
-    from porter.data.pipeline import normalise
+    from porter.data.preparing import normalise
 
     def classify(pixels: NDArray[Any]) -> Callable[[], Array]:
         images = normalise(pixels, protocol)

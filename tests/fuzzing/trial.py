@@ -17,7 +17,7 @@ from porter.base.errors import PorterError
 from porter.cli import inspect_text, port_text
 from porter.data.classes import Classes
 from porter.data.labels import IMAGENET, Labels, read_labels
-from porter.data.layouts import open_photos
+from porter.data.layouts.opening import open_photos
 from porter.data.photo_bytes import read_bytes
 from porter.data.photo_decoding import open_image
 from porter.data.statements import read_preprocess

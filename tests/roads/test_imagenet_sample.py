@@ -13,8 +13,8 @@ from porter.base.dtypes import FP32
 from porter.base.errors import DownloadError
 from porter.cli.study import study as printed
 from porter.data.classes import Classes
-from porter.data.layouts import open_photos
-from porter.data.pipeline import Feed
+from porter.data.layouts.opening import open_photos
+from porter.data.pipeline.batching import Feed
 from porter.evaluation.results import Evaluation
 from porter.evaluation.scoring import score
 from porter.files import WeightsFile, fetch

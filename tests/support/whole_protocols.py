@@ -19,7 +19,7 @@ from PIL import Image
 
 from porter.base.dtypes import FP32
 from porter.data.photos import Bytes, Photo
-from porter.data.pipeline import Feed, batches
+from porter.data.pipeline.batching import Feed, batches
 from porter.data.preprocess import Preprocess
 from porter.data.statements import protocol_in_words
 from porter.formats.tensorflow import import_tensorflow

@@ -16,7 +16,7 @@ from porter.base.commands import ZOO, StudyOptions
 from porter.base.errors import FileError, PorterError, UsageError
 from porter.base.options import BETWEEN, FROM, ORIGIN, SITE, WEIGHTS, items
 from porter.data.classes import Classes
-from porter.data.layouts import open_any_photos
+from porter.data.layouts.opening import open_any_photos
 from porter.data.photos import Failure, PhotoSet
 from porter.data.preprocess import Preprocess
 from porter.data.statements import protocol_in_words

@@ -12,7 +12,7 @@ import pytest
 from porter.base.errors import FileError, NotInstalled
 from porter.data.photo_decoding import open_image
 from porter.data.photos import Bytes, Photo
-from porter.data.pipeline import Feed, batches
+from porter.data.pipeline.batching import Feed, batches
 from porter.data.preprocess import Preprocess
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.runtime import import_keras

@@ -10,7 +10,7 @@ import pytest
 
 from porter.base.errors import FileError, UsageError
 from porter.data.classes import Classes
-from porter.data.layouts import open_any_photos, open_photos
+from porter.data.layouts.opening import open_any_photos, open_photos
 from porter.data.photos import Failure
 from tests.support.data.layouts.making import (
     IMAGENET_CLASSES,
@@ -91,7 +91,7 @@ def test_nothing_heavy_is_imported_for_photos_in_folders(tmp_path: Path) -> None
 import sys
 from pathlib import Path
 from porter.data.labels import IMAGENET, Labels
-from porter.data.layouts import open_photos
+from porter.data.layouts.opening import open_photos
 from porter.data.classes import Classes
 from porter.data.photo_bytes import read_bytes
 found = open_photos(Path(sys.argv[1]), classes=Classes(1000, Labels(IMAGENET)))

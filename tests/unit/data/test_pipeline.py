@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from porter.base.errors import UsageError
 from porter.data.photo_decoding import open_image
 from porter.data.photos import Bytes, Photo
-from porter.data.pipeline import CHUNK, Batch, Feed, batches, chunks_of_share, normalise
-from porter.data.preparing import prepare
+from porter.data.pipeline.batching import CHUNK, Batch, Feed, batches, chunks_of_share
+from porter.data.preparing import normalise, prepare
 from porter.data.preprocess import Preprocess
 from tests.support.photo_files import broken_photos, encoded, odd_photos, picture, prepare_ten, write_photos
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from porter.data.photos import Bytes, Failure, Photo
-from porter.data.pipeline import Feed
+from porter.data.pipeline.batching import Feed
 from porter.data.preprocess import Preprocess
 from porter.evaluation.scoring import Logits, Scored, Watching, merged, score
 from porter.frameworks import Classifier

@@ -12,7 +12,7 @@ from pyarrow import parquet
 
 from porter.data.classes import Classes
 from porter.data.labels import IMAGENET, Labels, imagenet_classes
-from porter.data.layouts import open_photos
+from porter.data.layouts.opening import open_photos
 from porter.data.photos import PhotoSet
 
 WNIDS = [entry.wnid for entry in imagenet_classes()]

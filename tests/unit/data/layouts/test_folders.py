@@ -8,7 +8,7 @@ import pytest
 from porter.base.errors import FileError, UsageError
 from porter.data.classes import Classes
 from porter.data.labels import Labels
-from porter.data.layouts import open_photos
+from porter.data.layouts.opening import open_photos
 from porter.data.photo_bytes import read_bytes
 from porter.data.photos import Bytes, Failure, PhotoSet
 from tests.support.checkout import ROOT

@@ -12,7 +12,7 @@ from porter.base.errors import FileError, NotInstalled
 from porter.base.package import install
 from porter.data.classes import Classes
 from porter.data.labels import Labels
-from porter.data.layouts import open_photos
+from porter.data.layouts.opening import open_photos
 from porter.data.parquet import read_table
 from porter.data.parquet_footer import read_row_groups, unpacked_bytes
 from porter.data.photo_bytes import read_bytes

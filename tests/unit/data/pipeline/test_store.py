@@ -16,7 +16,8 @@ import pytest
 from porter.base.errors import FileError
 from porter.data.photo_decoding import open_image
 from porter.data.photos import Bytes, Photo
-from porter.data.pipeline import CHUNK, Batch, Feed, batches, making
+from porter.data.pipeline import making
+from porter.data.pipeline.batching import CHUNK, Batch, Feed, batches
 from porter.data.preprocess import Preprocess
 from tests.support.arrays import Array
 from tests.support.photo_files import encoded, picture, write_photos

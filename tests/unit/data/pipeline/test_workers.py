@@ -13,7 +13,7 @@ import pytest
 
 from porter.base.errors import FileError
 from porter.data.photos import Failure
-from porter.data.pipeline import CHUNK, Feed, batches
+from porter.data.pipeline.batching import CHUNK, Feed, batches
 from porter.data.pipeline.workers import Workers
 from porter.data.preprocess import Preprocess
 from tests.support.photo_files import write_photos
@@ -24,7 +24,7 @@ import json, signal, sys, time
 from contextlib import closing
 from pathlib import Path
 from porter.data.photos import Bytes, Photo
-from porter.data.pipeline import Feed, batches
+from porter.data.pipeline.batching import Feed, batches
 from porter.data.preprocess import Preprocess
 paths = sorted(Path(sys.argv[1]).iterdir())
 photos = [Photo(path.name, (0,), Bytes(path)) for path in paths]

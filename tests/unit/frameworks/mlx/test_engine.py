@@ -7,7 +7,7 @@ import pytest
 
 from porter.base.dtypes import FP32, Run
 from porter.base.errors import UsageError
-from porter.data.pipeline import normalise
+from porter.data.preparing import normalise
 from porter.frameworks.mlx import destination as framework
 from porter.graph import INPUT, Graph, Identity, Node
 from porter.graph.plan import make_plan

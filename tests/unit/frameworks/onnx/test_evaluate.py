@@ -10,7 +10,7 @@ import pytest
 
 from porter.base.dtypes import FP32, Run
 from porter.base.errors import CannotRun, UsageError
-from porter.data.pipeline import normalise
+from porter.data.preparing import normalise
 from porter.formats.reading import read_checkpoint
 from porter.frameworks.onnx import destination as framework
 from porter.frameworks.onnx.session import make_session

@@ -7,7 +7,7 @@ import pytest
 
 from porter.base.dtypes import FP32, Run
 from porter.base.errors import UsageError
-from porter.data.pipeline import normalise
+from porter.data.preparing import normalise
 from porter.data.preprocess import Preprocess
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import get_destination

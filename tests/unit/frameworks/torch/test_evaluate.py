@@ -15,7 +15,7 @@ from torch import nn
 
 from porter.base.dtypes import FP32, Precision, Run
 from porter.base.errors import UsageError
-from porter.data.pipeline import normalise
+from porter.data.preparing import normalise
 from porter.data.preprocess import Preprocess
 from porter.frameworks import get_destination
 from tests.support.arrays import Array
