@@ -22,7 +22,7 @@ from porter.source.reading import read
 from porter.verification.inputs import FALLBACKS, make_images
 from porter.verification.itself import ReadGraph
 from porter.verification.numbers import distance
-from porter.verification.references import OwnBuild
+from porter.verification.own_build import OwnBuild
 from porter.verification.results import Distance
 from porter.verification.user_code import running_model
 

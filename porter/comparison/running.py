@@ -17,11 +17,11 @@ from porter.comparison.unit import COMMUTATIVE, Unit
 from porter.frameworks import get_destination
 from porter.graph import INPUT, Node, nonnegative_paths
 from porter.padding import KnownSize
-from porter.verification.cut_points import Draws
+from porter.verification.draws import Draws
 from porter.verification.inputs import FALLBACKS, make_images
 from porter.verification.memory import in_parts
 from porter.verification.numbers import distance, farthest_draw
-from porter.verification.references import OwnBuild
+from porter.verification.own_build import OwnBuild
 from porter.verification.results import Distance
 
 _DRAWS, _IMAGES = 2, 2

@@ -12,7 +12,7 @@ from porter.data.preprocess import Preprocess
 from porter.frameworks import Classifier
 from porter.port import StoredPort
 from porter.source.opened import Opened
-from porter.verification.references import OwnBuild
+from porter.verification.own_build import OwnBuild
 from porter.verification.source_forms import Form, with_fallback
 
 SourceModel = tuple[str, Classifier, tuple[str, ...]]

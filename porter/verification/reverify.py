@@ -28,12 +28,14 @@ from porter.source.opened import Opened
 from porter.source.reopening import reopen_source
 from porter.verification.check import CHECKED_DTYPES, Check
 from porter.verification.computed import expect_numbers, unrounded_tensors, with_port_paths
+from porter.verification.file_graph_source import FileGraphSource
 from porter.verification.inputs import make_images
 from porter.verification.itself import compare_with_saved_graph, half_precision_loss
 from porter.verification.loss import INPUTS, with_loss
 from porter.verification.memory import release, weights_in
+from porter.verification.own_build import OwnBuild
 from porter.verification.parity import MOST_ROUNDING
-from porter.verification.references import FileGraphSource, OwnBuild, SourceValues
+from porter.verification.references import SourceValues
 from porter.verification.sizes import Sizes, check_sizes
 from porter.verification.source_forms import Form, first_that_runs, own_build, references_of, with_fallback
 from porter.verification.trained import check_trained

@@ -36,9 +36,10 @@ from porter.padding.sizes import InputSizes
 from porter.port import GivenFile
 from porter.source.in_memory import save_and_read
 from porter.source.opened import Opened
+from porter.verification.background import drops_background
 from porter.verification.itself import compare_with_saved_graph
 from porter.verification.pairing import pair, weight_distances
-from porter.verification.references import drops_background, round_checkpoint
+from porter.verification.rounded_tensors import round_checkpoint
 from porter.verification.user_code import load_maker, running_code, running_model
 
 _CARRYING = {

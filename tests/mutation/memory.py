@@ -23,7 +23,8 @@ from porter.port import GivenFile, Record, StoredPort
 from porter.verification import reverify, source_forms
 from porter.verification.check import CHECKED_DTYPES, Check
 from porter.verification.computed import unrounded_tensors
-from porter.verification.references import CutSource, OwnBuild
+from porter.verification.own_build import OwnBuild
+from porter.verification.references import CutSource
 from porter.verification.user_check import check_given
 from porter.verification.user_reference import UserReference
 from porter.verification.verdict import Verdict

@@ -28,7 +28,7 @@ from porter.port import StoredPort
 from porter.source.reopening import reopen_source
 from porter.verification import inputs
 from porter.verification.check import Check
-from porter.verification.references import FileGraphSource
+from porter.verification.file_graph_source import FileGraphSource
 from porter.verification.reverify import check_against
 from porter.verification.verdict import Verdict
 from tests.support.formats.tf_graph.file_graphs import frozen, tensorflow, variable

@@ -351,7 +351,7 @@ KINDS: dict[str, tuple[Callable[[Path], Path], Mapping[str, Any]]] = {
     "two programs": (
         FILES["onnx"],
         {
-            "porter.verification.references.FileGraphSource.disagreement": said,
+            "porter.verification.file_graph_source.FileGraphSource.disagreement": said,
             "porter.verification.reverify._rests_on_rounding": lambda verdict: True,
         },
     ),

@@ -29,7 +29,7 @@ from porter.port import Record, read_port
 from porter.recipe import Member, expand, find_recipe
 from porter.verification.check import Check
 from porter.verification.computed import Shifted
-from porter.verification.references import OwnBuild
+from porter.verification.own_build import OwnBuild
 from porter.verification.sizes import Sizes
 from porter.verification.source_forms import own_build
 from porter.zoos.implementation import StockModel, stock_libraries

@@ -17,7 +17,8 @@ from porter.evaluation.source_run import source_classifier
 from porter.filegraph.checkpoint import Checkpoint
 from porter.graph import Dense, Node, Relu
 from porter.verification import source_forms
-from porter.verification.references import OwnBuild, ZooReference
+from porter.verification.own_build import OwnBuild
+from porter.verification.zoo_reference import ZooReference
 from porter.zoos.implementation import Implementation
 from tests.support.evaluation.protocols import PROTOCOLS
 

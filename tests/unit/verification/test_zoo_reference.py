@@ -11,7 +11,7 @@ import numpy as np
 from porter.base.dtypes import Dtype
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks import Engine
-from porter.verification.references import ZooReference
+from porter.verification.zoo_reference import ZooReference
 from porter.zoos.implementation import BuildRequest, Implementation
 from tests.support.arrays import Array
 
