@@ -10,7 +10,7 @@ numbers. docs/proof.md has the argument.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -189,72 +189,114 @@ def compare_at_cut_points(
     Returns:
         The distances of all nodes, or of the first node that differs only, if one does.
     """
-    size = images.shape[2], images.shape[3]
-    limit = LIMITS[dtype]
-    images = images.astype(dtype)
-    port_shapes = {
-        path: (len(images), *(side or 1 for side in shape)) for path, shape in shapes(graph, size).items()
-    }
-    shown = [*graph.by_path] if dtype == "float64" else [*port(images[:1], [*graph.by_path], UNCUT)]
-    values = source.run_cut(images[:1], shown, UNCUT)
-    source_shapes = {
-        path: (len(images), *value.shape[1:]) for path, value in values.items() if len(value) == 1
-    }
-    del values
-    readers = _readers(graph, source_shapes.keys())
-    # A model's further inputs are made of the same images (porter.frameworks.images.further_arrays).
-    readers[INPUT] = [node for path in graph.inputs for node in readers.get(path, ())]
-    draws = Draws(rng, nonnegative_paths(graph), binary_paths(graph), source_shapes.keys(), readers, dtype)
-    fed = draws.of_images(images)
-    points = {
-        path
-        for path in graph.by_path.keys() & source_shapes.keys()
-        if math.prod(source_shapes[path]) == math.prod(port_shapes[path])
-    }
-    # The source may read what no node of the port does.
-    unread = points - draws.readers.keys()
-    computed = {path for path in points if not isinstance(graph.by_path[path].op, MOVES)}
-    sides = _CutSides(source, port, fed, source_shapes, dtype)
-    distances = dict[str, Norms]()
-    telling = set[str]()
-    undecided = set[str]()
-    known = {INPUT, *graph.inputs}
-    reached = Reached()
-    for part in in_parts(graph, {path: shape[1:] for path, shape in port_shapes.items()}, 2 * len(fed)):
-        read = dict.fromkeys((*_read_by(graph, part, points)[0], *unread))
-        drawn = {path: draws.of(path, port_shapes[path]) for path in read}
-        theirs, ours, cut = sides.run(part, drawn)
-        known |= cut.keys()
-        reached.add(graph, {INPUT: fed, **ours}, cut)
+    comparison = _Comparison(graph, source, port, images.astype(dtype), rng, dtype)
+    stated = {path: shape[1:] for path, shape in comparison.port_shapes.items()}
+    for part in in_parts(graph, stated, 2 * len(images)):
+        if wrong := comparison.compare(part):
+            every = frozenset(graph.by_path)
+            return CutPoints(dtype, (comparison.size,), wrong, {}, frozenset(), every)
+    return comparison.shown
+
+
+class _Comparison:
+    """A comparison at one size: what was chosen for it, and what its parts show so far.
+
+    Attributes:
+        port_shapes: of the port's values, N x ... for the N draws.
+        points: the values that are replaced.
+        unread: those that no node of the port reads; the source may.
+        computed: points that are more than other values moved.
+        distances, telling: as in CutPoints.
+        undecided: nodes that differed while more than what they read was replaced.
+        known: the values that were replaced on both sides.
+    """
+
+    def __init__(
+        self, graph: Graph, source: CutSource, port: RunCut, images: Array, rng: Generator, dtype: Dtype
+    ) -> None:
+        self.graph = graph
+        self.size = images.shape[2], images.shape[3]
+        self.port_shapes = {
+            path: (len(images), *(side or 1 for side in shape))
+            for path, shape in shapes(graph, self.size).items()
+        }
+        shown = [*graph.by_path] if dtype == "float64" else [*port(images[:1], [*graph.by_path], UNCUT)]
+        source_shapes = {
+            path: (len(images), *value.shape[1:])
+            for path, value in source.run_cut(images[:1], shown, UNCUT).items()
+            if len(value) == 1
+        }
+        readers = _readers(graph, source_shapes.keys())
+        # A model's further inputs are made of the same images (porter.frameworks.images.further_arrays).
+        readers[INPUT] = [node for path in graph.inputs for node in readers.get(path, ())]
+        self.draws = Draws(
+            rng, nonnegative_paths(graph), binary_paths(graph), source_shapes.keys(), readers, dtype
+        )
+        self.sides = _CutSides(source, port, self.draws.of_images(images), source_shapes, dtype)
+        self.points = {
+            path
+            for path in graph.by_path.keys() & source_shapes.keys()
+            if math.prod(source_shapes[path]) == math.prod(self.port_shapes[path])
+        }
+        self.unread = self.points - readers.keys()
+        self.computed = {path for path in self.points if not isinstance(graph.by_path[path].op, MOVES)}
+        self.distances = dict[str, Norms]()
+        self.telling = set[str]()
+        self.undecided = set[str]()
+        self.known = {INPUT, *graph.inputs}
+        self.reached = Reached()
+
+    def compare(self, part: Sequence[str]) -> dict[str, Norms]:
+        """Compare the nodes of a part, with random numbers in place of all values that they read. Return the
+        first one that differs, with its distance; nothing if none does.
+        """
+        read = dict.fromkeys((*_read_by(self.graph, part, self.points)[0], *self.unread))
+        theirs, ours, cut = self.sides.run(part, self._draw(read))
+        self.known |= cut.keys()
+        self.reached.add(self.graph, {INPUT: self.sides.images, **ours}, cut)
         # A source may show a value as N x C x 1 x 1 or N x C: only the count has to agree.
         both = [path for path in part if path in theirs and theirs[path].size == ours[path].size]
-        telling.update(path for path in both if _tells(theirs[path]))
+        self.telling.update(path for path in both if _tells(theirs[path]))
         for path in both:
-            distance = sides.farthest(theirs[path], ours[path])
-            if distance.rel_l2 <= limit:
-                distances[path] = distance
-                continue
-            first = _read_by(graph, [path], computed)[0]
-            own = {read: draws.of(read, port_shapes[read]) for read in first}
-            again = sides.distance(path, own)
-            if again is not None and again.rel_l2 > limit and not any(map(source.is_moved, own)):
-                every = frozenset(graph.by_path)
-                return CutPoints(dtype, (size,), {path: again}, {}, frozenset(), every)
-            # What else the source reads was its own: it may be another value for other images.
-            undecided.add(path)
-    return CutPoints(
-        dtype,
-        (size,),
-        distances,
-        {path: _read_by(graph, [path], known)[1] for path in distances},
-        frozenset(telling - undecided),
-        frozenset(undecided.union(reached.unreached(graph))),
-    )
+            distance = self.sides.farthest(theirs[path], ours[path])
+            if self.sides.are_equal(distance):
+                self.distances[path] = distance
+            elif wrong := self._distance_alone(path):
+                return {path: wrong}
+            else:
+                # What else the source reads was its own: it may be another value for other images.
+                self.undecided.add(path)
+        return {}
+
+    def _distance_alone(self, path: str) -> Norms | None:
+        """Return how far a node is apart where nothing but what it reads itself is replaced; None if it is
+        equal then, or nothing is known.
+        """
+        cut = self._draw(_read_by(self.graph, [path], self.computed)[0])
+        apart = self.sides.distance(path, cut)
+        if apart is None or self.sides.are_equal(apart) or any(map(self.sides.source.is_moved, cut)):
+            return None
+        return apart
+
+    def _draw(self, paths: Iterable[str]) -> dict[str, Array]:
+        return {path: self.draws.of(path, self.port_shapes[path]) for path in paths}
+
+    @property
+    def shown(self) -> CutPoints:
+        """What all parts show."""
+        return CutPoints(
+            self.sides.dtype,
+            (self.size,),
+            self.distances,
+            {path: _read_by(self.graph, [path], self.known)[1] for path in self.distances},
+            frozenset(self.telling - self.undecided),
+            frozenset(self.undecided.union(self.reached.unreached(self.graph))),
+        )
 
 
 @dataclass(frozen=True)
 class _CutSides:
-    """A source and a port.
+    """A source and a port, run on the same images with the same values replaced.
 
     Attributes:
         shapes: of the source's values, as it gives them.
@@ -298,6 +340,10 @@ class _CutSides:
             if apart.rel_l2 <= AMPLIFIED * self.farthest(theirs[path], again[path]).rel_l2:
                 return None
         return apart
+
+    def are_equal(self, apart: Norms) -> bool:
+        """Return whether a distance is within the limit."""
+        return apart.rel_l2 <= LIMITS[self.dtype]
 
     def farthest(self, theirs: Array, ours: Array) -> Norms:
         """Return how far a node is apart in the draw where that is most and, in float64, in the channel where

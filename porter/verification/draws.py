@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator
@@ -41,22 +42,13 @@ from porter.graph.ops import (
     Sin,
     Sqrt,
     Step,
+    row_of,
 )
 
-_AMPLIFYING = Exp, Power, Sin, Cos, Divide, Reciprocal, Log, Sqrt, MatMul, Attention
-"""Ops in which the rounding of large numbers is more than rounding."""
-_NORMS = LayerNorm, RmsNorm, GroupNorm
-"""In float32 the squares of numbers of many sizes are summed too coarsely for the limit."""
-_FARTHEST = 5
-"""A power of ten: the source may have a bound far away that the port lacks."""
 _ZEROS = 0.05
 """So many of the numbers are 0, where steps and activations may break."""
 _BEYOND = 1.5
 """How far numbers go beyond a bound, in parts of it."""
-_FARTHEST_AMPLIFIED = 2.4
-"""A power of ten, for numbers that an exponential, a power or a product reads: the square of exp(250) is
-still finite.
-"""
 _CLOSE = 0.25
 """So many of the numbers are close to a bound, which a step that is moved a little shows."""
 _CLOSEST: Mapping[Dtype, float] = {"float64": -6, "float32": -3}
@@ -66,8 +58,42 @@ _FAINT, _FAINTEST = 0.125, -13
 offset of 1e-12 before a logarithm shows nowhere else.
 """
 
+_NORMS = LayerNorm, RmsNorm, GroupNorm
 MOVES = Rearrange, Flatten, AsMap, Identity, Dropout, Crop, Concat
 """Ops that only move numbers. A reader joins several of them into one."""
+
+
+class _DrawnFor(NamedTuple):
+    """What readers of a kind are given.
+
+    Attributes:
+        farthest: the power of ten to which the larger half goes, from small numbers on; None for numbers of
+            one size.
+        faint: whether some channels may be much smaller than the others.
+        zeros: whether some of the numbers are 0.
+    """
+
+    farthest: Mapping[Dtype, float | None]
+    faint: bool
+    zeros: bool
+
+
+_FAR: Mapping[Dtype, float | None] = {"float64": 5, "float32": 5}
+"""The source may have a bound far away that the port lacks."""
+_MODERATE: Mapping[Dtype, float | None] = {"float64": 2.4, "float32": None}
+"""The square of exp(250) is still finite."""
+_ONE_SIZE: Mapping[Dtype, float | None] = {"float64": None, "float32": None}
+"""The rounding of large numbers would be more than rounding."""
+_DRAWN_FOR: Mapping[type[Op], _DrawnFor] = {
+    **dict.fromkeys((Exp, Power, MatMul), _DrawnFor(_MODERATE, faint=False, zeros=False)),
+    **dict.fromkeys((Log, Sqrt), _DrawnFor(_ONE_SIZE, faint=True, zeros=False)),
+    **dict.fromkeys(
+        (Sin, Cos, Divide, Reciprocal, Attention), _DrawnFor(_ONE_SIZE, faint=False, zeros=False)
+    ),
+    # In float32 the squares of numbers of many sizes are summed too coarsely for the limit.
+    **dict.fromkeys(_NORMS, _DrawnFor({"float64": 5, "float32": None}, faint=False, zeros=True)),
+}
+_OTHERS = _DrawnFor(_FAR, faint=True, zeros=True)
 
 
 @dataclass(frozen=True)
@@ -97,8 +123,8 @@ class Draws:
         """
         if path in self.binary:
             return self.rng.integers(0, 2, shape).astype(self.dtype)
-        readers = self.readers.get(path, ())
-        ops = [node.op for node in readers]
+        ops = [node.op for node in self.readers.get(path, ())]
+        kinds = [row_of(_DRAWN_FOR, type(op)) or _OTHERS for op in ops] or [_OTHERS]
         numbers: NDArray[np.float64] = self.rng.uniform(-1, 1, (shape[0], math.prod(shape[1:])))
         scale = self.scale(path)
         epsilons = [op.epsilon for op in ops if isinstance(op, _NORMS)]
@@ -108,22 +134,19 @@ class Draws:
         takes_maxima = any(map(_takes_maxima, ops))
         if takes_maxima:
             small[:] = -np.abs(small)
-        amplifying = _AMPLIFYING if self.dtype == "float64" else (*_AMPLIFYING, *_NORMS)
-        amplifiers = [op for op in ops if isinstance(op, amplifying)]
-        mild = self.dtype == "float64" and all(isinstance(op, Exp | Power | MatMul) for op in amplifiers)
-        if self.are_seen(path) and (mild or not amplifiers):
-            farthest = _FARTHEST_AMPLIFIED if amplifiers else _FARTHEST
-            large *= 10.0 ** self.rng.uniform(-2, farthest, large.shape)
+        far = [exponent for kind in kinds if (exponent := kind.farthest[self.dtype]) is not None]
+        if self.are_seen(path) and len(far) == len(kinds):
+            large *= 10.0 ** self.rng.uniform(-2, min(far), large.shape)
         else:
             large *= 4 * scale
         self._move_to_bounds(large if takes_maxima or epsilons else small, self._bounds(path))
-        if self.dtype == "float64" and not epsilons and all(isinstance(op, Log | Sqrt) for op in amplifiers):
+        if self.dtype == "float64" and all(kind.faint for kind in kinds):
             channels = shape[1] if len(shape) > 1 else 1
             _shrink_channels(self.rng, small.reshape(half, channels, -1))
         # Readers such as a square root are given no negative numbers, because they get none.
         if path in self.nonnegative or any(map(_takes_no_negative, ops)):
             numbers = np.abs(numbers)
-        if not any(isinstance(op, _AMPLIFYING) for op in ops):
+        if all(kind.zeros for kind in kinds):
             zeros = self.rng.random(numbers.shape) < _ZEROS
             zeros[:half] &= not takes_maxima  # one 0 would be the largest
             numbers[zeros] = 0.0

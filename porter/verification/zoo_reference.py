@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import FP32, Array, Dtype, NamedArrays
-from porter.base.errors import CheckFailed
+from porter.base.errors import CannotRun, CheckFailed
 from porter.data.preprocess import Preprocess
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks import RETURNED, Classifier, Engine, OwnTensors, get_engine
 from porter.frameworks.dialects import Dialect, get_dialect
-from porter.graph import Dense, Node, Relu6, channels_of
+from porter.graph import Dense, Node, Relu, Relu6, channels_of
 from porter.padding import KnownSize
 from porter.recipe import Zoo
 from porter.recipe.expressions import Value
@@ -204,16 +204,22 @@ def _read_layers_behind(
 
 def _add_layers_behind(values: NamedArrays, behind: Sequence[tuple[Node, NamedArrays]]) -> dict[str, Array]:
     """Return the values by path with those of the dense layers and activations behind them, computed in the
-    same type. These are the user's own head, behind the features of the zoo's network.
+    same type. These are the user's own head, behind the features of the zoo's network. Raise CannotRun for
+    other ops, which no head of porter's has.
     """
     known = dict(values)
     for node, tensors in behind:
         value = known[node.source]
-        if isinstance(node.op, Dense):
-            value = value.reshape(len(value), -1)  # Keras's MobileNet v1 pools to maps of one cell
-            bias = tensors.get("bias", np.zeros(1))
-            value = value @ tensors["kernel"].T.astype(value.dtype) + bias.astype(value.dtype)
-        else:  # a ReLU or a ReLU6
-            value = np.clip(value, 0, 6 if isinstance(node.op, Relu6) else None)
+        match node.op:
+            case Dense():
+                value = value.reshape(len(value), -1)  # Keras's MobileNet v1 pools to maps of one cell
+                bias = tensors.get("bias", np.zeros(1))
+                value = value @ tensors["kernel"].T.astype(value.dtype) + bias.astype(value.dtype)
+            case Relu():
+                value = np.clip(value, 0, None)
+            case Relu6():
+                value = np.clip(value, 0, 6)
+            case _:
+                raise CannotRun(f"nothing computes a {node.op.words} behind a zoo's code", where=node.path)
         known[node.path] = value
     return known

@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import pytest
 
 from porter.base.dtypes import Dtype
+from porter.base.errors import CannotRun
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks import Engine
-from porter.verification.zoo_reference import ZooReference
+from porter.graph import Dense, LeakyRelu, Node, Relu, Relu6, Softmax
+from porter.graph.ops import Dropout
+from porter.verification.zoo_reference import ZooReference, _add_layers_behind as add_layers_behind
 from porter.zoos.implementation import BuildRequest, Implementation
 from tests.support.arrays import Array
 
@@ -48,3 +52,13 @@ def test_a_model_of_one_size_is_built_once_in_each_type_and_not_held_at_the_next
             for dtype in dtypes:
                 source.run(np.zeros((1, 3, rows, 8)), dtype)
     assert built == [Built((rows, 8), dtype) for rows in (8, 9, 8) for dtype in dtypes]
+
+
+def test_the_users_own_head_is_computed_behind_the_zoos_features() -> None:
+    nodes = Node("a", Dense(2), ("pool",)), Node("b", Relu(), ("a",)), Node("c", Relu6(), ("a",))
+    kernel, features = np.array([[1.0, 0.0], [0.0, 7.0]]), np.array([[-3.0, 1.0]])
+    values = add_layers_behind({"pool": features}, [(node, {"kernel": kernel}) for node in nodes])
+    assert [values[path].tolist() for path in "abc"] == [[[-3, 7]], [[0, 7]], [[0, 6]]]
+    for op in (LeakyRelu(0.1), Softmax(), Dropout(0.5)):
+        with pytest.raises(CannotRun, match=f"nothing computes a {op.words} behind a zoo's code"):
+            add_layers_behind({"pool": features}, [(Node("d", op, ("pool",)), {})])
