@@ -30,7 +30,7 @@ from porter.frameworks.images import arrays_for_inputs, split_into_batches
 from porter.frameworks.in_memory import Saved
 from porter.frameworks.reference_models import Shown, framework_of, get_given_models
 from porter.graph import OF_LOGITS, Graph, shapes
-from porter.graph.ops import is_map
+from porter.graph.ops import is_map, shape_text
 from porter.padding import ANY, KnownSize
 from porter.padding.sizes import InputSizes
 from porter.port import GivenFile
@@ -213,77 +213,111 @@ def _image(graph: Graph, size: KnownSize) -> Array:
     return np.random.default_rng(0).standard_normal((IMAGES, graph.channels, *size))
 
 
-def _reference_of_code(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReference:
-    """Return the reference of a user's code, or of a model in memory, which is run in its framework. A model
-    that keeps its number type runs in float32, or as the file that its framework saves it as.
+class _RunningModel:
+    """A user's code, or a model in memory, which is run in its framework.
 
-    Args:
-        stored: the port's type, to which weights are rounded.
+    Attributes:
+        running: a context in which it is run. What the user's code raises is told with its line; what a model
+            in memory raises, with its name.
+        image: two images, with which it is tried.
+        checkpoint: whose tensors code gets; None for a model in memory.
+        layers, arrays: see porter.frameworks.reference_models.GivenModels.show.
+        notes: what it ran with, in the order in which they came, each once.
     """
-    held = given.held
-    notes = dict[str, None]()  # in the order in which they came, each once
-    copy_model = None if held is None else held.make_copy
-    make = load_maker(given.file, str(given.maker)) if copy_model is None else copy_model
-    # What the user's code raises is told with its line; what a model in memory raises, with its name.
-    running = partial(running_model, given.name) if held else partial(running_code, given.file)
-    image = _image(opened.graph, opened.sizes.built)
-    checkpoint = opened.fitted.checkpoint if opened.fitted and not held else None
 
-    def make_model() -> Any:
+    def __init__(self, given: ReferenceName, opened: Opened, stored: Dtype) -> None:
+        self.given, self.graph, self.stored = given, opened.graph, stored
+        held = given.held
+        copy_model = None if held is None else held.make_copy
+        self.make = load_maker(given.file, str(given.maker)) if copy_model is None else copy_model
+        self.running = partial(running_model, given.name) if held else partial(running_code, given.file)
+        self.image = _image(opened.graph, opened.sizes.built)
+        self.checkpoint = opened.fitted.checkpoint if opened.fitted and not held else None
+        self.notes = dict[str, None]()
+        self.models = dict[Dtype, Any]()
+        with self.running():
+            self.framework = get_given_models(str(framework_of(self.make_model())))
+        if held is not None and held.calls:
+            self.layers = _call_of_each_layer(held.calls, opened)
+        else:
+            self.layers = _likely_names(opened)
+        self.arrays = _paths_of_arrays(opened, held)
+
+    def make_model(self) -> Any:
         """Make the model, and expect that it is one of a framework."""
-        model = make()
+        model = self.make()
         if framework_of(model) is None:
             message = (
-                f"{given.maker}() gives a {type(model).__name__}, expected a torch.nn.Module, a "
+                f"{self.given.maker}() gives a {type(model).__name__}, expected a torch.nn.Module, a "
                 "keras.Model or an nnx.Module"
             )
-            raise UsageError(message, where=given.file)
+            raise UsageError(message, where=self.given.file)
         return model
 
-    with running():
-        framework = get_given_models(str(framework_of(make_model())))
-        saved_model = framework.KEEPS_TYPES and _reference_of_saved_model(
-            given, opened, stored, *framework.prepare(make_model, image, checkpoint, "float64", "float32")
-        )
-    if saved_model:
-        return saved_model
-    layers = (
-        _call_of_each_layer(held.calls, opened) if held is not None and held.calls else _likely_names(opened)
-    )
-    # Values without rows and columns, whose axes stay as they are: paths, and numbers of outputs.
+    def prepare(self, stored: Dtype, dtype: Dtype) -> tuple[Any, str]:
+        """Make the model with weights rounded to `stored`, in `dtype`; see GivenModels.prepare."""
+        return self.framework.prepare(self.make_model, self.image, self.checkpoint, stored, dtype)
+
+    def model(self, dtype: Dtype) -> Any:
+        """Return the model to run in a type, which is made once, and note what it runs with."""
+        if dtype not in self.models:
+            run_in: Dtype = "float32" if self.framework.KEEPS_TYPES else dtype
+            self.models[dtype], weights = self.prepare(self.stored, run_in)
+            if not self.given.held:
+                self.notes[f"{self.given.name} ran {weights}"] = None
+        return self.models[dtype]
+
+    def shown(self, batch: Array, dtype: Dtype, paths: Collection[str] | None) -> Shown:
+        """Run the model on a batch, and return its outputs and the values of `paths`. A model that takes only
+        so many images at once gets the batch in parts.
+        """
+        held = self.given.held
+        parts = split_into_batches(batch.astype(dtype), held.batch if held is not None else None)
+        wanted = {path: names for path, names in self.layers.items() if paths is None or path in paths}
+        with self.running():
+            shown = [
+                self.framework.show(
+                    self.model(dtype), arrays_for_inputs(part, self.graph), wanted, self.arrays
+                )
+                for part in parts
+            ]
+        return shown[0] if len(parts[0]) == len(batch) else _join_outputs(shown, len(batch))
+
+
+def _paths_of_arrays(opened: Opened, held: Saved | None) -> set[str | int]:
+    """Return the paths of values without rows and columns, whose axes stay as they are, and the numbers of
+    such outputs.
+    """
     arrays: set[str | int] = {path for path, shape in opened.graph.open_shapes.items() if not is_map(shape)}
     arrays |= {number for number, path in enumerate(opened.graph.outputs) if path in arrays}
     # The saved file says which outputs of a model in memory have their channels last.
     has_own_graph = opened.fitted is not None and opened.fitted.checkpoint.graph is not None
     if held is not None and has_own_graph:
         arrays |= set(range(len(opened.graph.outputs))) - held.channels_last_outputs
+    return arrays
 
-    @cache
-    def model(dtype: Dtype) -> Any:
-        """Prepare the model to run in a type, and note what it runs with."""
-        run_in: Dtype = "float32" if framework.KEEPS_TYPES else dtype
-        runner, weights = framework.prepare(make_model, image, checkpoint, stored, run_in)
-        if not held:
-            notes[f"{given.name} ran {weights}"] = None
-        return runner
 
-    def shown(batch: Array, dtype: Dtype, paths: Collection[str] | None) -> Shown:
-        """Run the model on a batch, and return its outputs and the values of `paths`. A model that takes only
-        so many images at once gets the batch in parts.
-        """
-        parts = split_into_batches(batch.astype(dtype), held.batch if held is not None else None)
-        wanted = {path: names for path, names in layers.items() if paths is None or path in paths}
-        with running():
-            parts_shown = [
-                framework.show(model(dtype), arrays_for_inputs(part, opened.graph), wanted, arrays)
-                for part in parts
-            ]
-        return parts_shown[0] if len(parts[0]) == len(batch) else _join_outputs(parts_shown, len(batch))
+def _reference_of_code(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReference:
+    """Return the reference of a user's code, or of a model in memory. A model that keeps its number type runs
+    in float32, or as the file that its framework saves it as.
 
-    shown(image, "float32", None)
+    Args:
+        stored: the port's type, to which weights are rounded.
+    """
+    model = _RunningModel(given, opened, stored)
+    if model.framework.KEEPS_TYPES:
+        with model.running():
+            saved_model = _reference_of_saved_model(
+                given, opened, stored, *model.prepare("float64", "float32")
+            )
+        if saved_model:
+            return saved_model
+    model.shown(model.image, "float32", None)
+    held = given.held
     file = None if held else GivenFile(file=given.file.name, sha256=digest(given.file), maker=given.maker)
     sizes = InputSizes(opened.sizes.built)
-    return UserReference(given.name, file, opened.graph, sizes, shown, tuple(notes), named=not held)
+    notes = tuple(model.notes)
+    return UserReference(given.name, file, opened.graph, sizes, model.shown, notes, named=not held)
 
 
 def _join_outputs(parts: Sequence[Shown], count: int) -> Shown:
@@ -480,9 +514,9 @@ def _expect_outputs(
         if has_one_class_more and opened.fitted is not None and drops_background(opened.fitted.fit):
             dropped = path
         elif len(value) != IMAGES or math.prod(got) != math.prod(wanted):
-            shown = f"{_text(value.shape)} for {IMAGES} images of {_text(size)}"
+            shown = f"{shape_text(value.shape)} for {IMAGES} images of {shape_text(size)}"
             next = "a reference computes the source's function, without resizing or cropping"
-            raise _other_function_error(given, _text((IMAGES, *wanted)), shown, next)
+            raise _other_function_error(given, shape_text((IMAGES, *wanted)), shown, next)
     return dropped
 
 
@@ -498,11 +532,6 @@ def _other_function_error(given: ReferenceName, expected: str, got: str, next: s
         return CheckFailed(message, where=given.name, next="this is a mistake of porter's: report it")
     message = f"expected {expected}, as the source gives, got {got} from {given.name}"
     return UsageError(message, where=given.file, next=next)
-
-
-def _text(shape: tuple[int, ...]) -> str:
-    """Return a shape in words: (2, 1000) is `2x1000`."""
-    return "x".join(map(str, shape))
 
 
 def _ending_of(
@@ -532,7 +561,7 @@ def _ending_of(
             )
             return ending, (f"{given.name} ends in a {name}, which the port lacks: {logarithms}",)
     if opened.facts.activation == "sigmoid" and value.min() >= 0 and value.max() <= 1:
-        return Ending(sigmoid, _unchanged), (
+        return Ending(sigmoid, np.asarray), (
             f"{given.name} ends in a sigmoid, which the port lacks: the probabilities are compared",
         )
     return None, ()
@@ -553,10 +582,6 @@ def _renormalised_logarithms(probabilities: Array) -> Array:
     """
     with np.errstate(divide="ignore"):
         return log_softmax(np.log(probabilities))
-
-
-def _unchanged(value: Array) -> Array:
-    return value
 
 
 def log_softmax(logits: Array) -> Array:
