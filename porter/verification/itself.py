@@ -18,14 +18,12 @@ from porter.frameworks.in_memory import Saved
 from porter.graph.ops import shape_text
 from porter.padding import ANY
 from porter.verification.numbers import distance, moved, norms
-from porter.verification.parity import FLOAT32_LIMIT, OWN_ROUNDING
+from porter.verification.parity import FLOAT32_LIMIT, OWN_ROUNDING, ROUNDING_DRAWS
 from porter.verification.user_code import running_model
 from porter.verification.witnesses import Testimony
 
 _MOST = 0.1
 """No rounding moves an output by more."""
-_DRAWS = 4
-"""How often the rounding of a network is drawn, each time with its inputs moved by one rounding."""
 
 
 def compare_with_saved_graph(saved: Saved, checkpoint: Checkpoint, batch: Array) -> Testimony:
@@ -155,5 +153,5 @@ class ReadGraph:
         several draws, each with other roundings of the inputs.
         """
         exact = self.outputs("float64")[output]
-        drawn = (self.outputs(self.type, seed)[output] for seed in (None, *range(_DRAWS)))
+        drawn = (self.outputs(self.type, seed)[output] for seed in (None, *range(ROUNDING_DRAWS)))
         return max(norms(exact, value).rel_l2 for value in drawn)

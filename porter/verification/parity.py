@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby, product
@@ -44,10 +44,10 @@ _OTHER_FUNCTION = 0.1
 two, as when one of two implementations reads a number wrongly: that is no rounding.
 """
 
-_DRAWS = 4
-"""How often the source's own rounding is drawn again before a distance is said to be none. In a BoTNet of
-random weights, whose attention chooses one cell of nearly equal ones, the first draw was 4.5e-5 and six more
-were 3.0e-5 to 7.0e-4.
+ROUNDING_DRAWS = 4
+"""How often a network's own rounding is drawn again, each time with its inputs moved by one rounding, before
+a distance is said to be none. In a BoTNet of random weights, whose attention chooses one cell of nearly equal
+ones, the first draw was 4.5e-5 and six more were 3.0e-5 to 7.0e-4.
 """
 
 BAR_AFTER = 1.0
@@ -57,7 +57,7 @@ Run = Callable[[Array, Dtype, Collection[str]], NamedArrays]
 """Gives at least the values at some paths."""
 
 
-def _settle(parities: Sequence[Parity], tolerance: float | None) -> tuple[Parity, ...]:
+def _settle(parities: Iterable[Parity], tolerance: float | None) -> tuple[Parity, ...]:
     """Return the comparisons of a port that float64 proves, with those as passed in which only rounding
     exceeds the limits.
 
@@ -135,31 +135,33 @@ def compare(
     with _progress(steps) as step:
         sides = _Sides(plan, source, port, tolerance, step, constants_tell)
         # The types one after the other, because models are large.
-        parities = {
+        computed = {
             dtype: sides.compare_in(dtype, batches[dtype], {})
             for dtype in sorted(batches, key=lambda dtype: dtype != "float64")
         }
-        # Otherwise nothing in another type is settled.
+        parities = {dtype: computed[dtype] for dtype in batches}
         # Rounding is allowed for only where float64 shows the function to be the same.
         if not (parities["float64"].ok if "float64" in parities else proved):
-            return tuple(parities[dtype] for dtype in batches)
-        settled = _settle([parities[dtype] for dtype in batches], tolerance)
-        scales = dict[Dtype, Mapping[str, float]]()
-        for dtype in (parity.dtype for parity in settled if not parity.ok):
-            scales[dtype] = {
-                path: OWN_ROUNDING / FLOAT32_LIMIT * error
-                for path, error in errors(batches[dtype][0]).items()
-            }
-            parities[dtype] = sides.compare_in(dtype, batches[dtype], scales[dtype])
-        settled = _settle([parities[dtype] for dtype in batches], tolerance)
+            return tuple(parities.values())
+        left = [parity.dtype for parity in _settle(parities.values(), tolerance) if not parity.ok]
+        scales = {dtype: _least_sizes(errors(batches[dtype][0])) for dtype in left}
+        parities |= {dtype: sides.compare_in(dtype, batches[dtype], scales[dtype]) for dtype in left}
+        settled = _settle(parities.values(), tolerance)
         if all(parity.ok or parity.top_changed for parity in settled):
             return settled
-        for dtype in batches:
+        for dtype in left:
             if not parities[dtype].ok:
                 parities[dtype] = _with_more_draws(
                     plan.graph, parities[dtype], source, batches[dtype], scales[dtype]
                 )
-        return _settle([parities[dtype] for dtype in batches], tolerance)
+        return _settle(parities.values(), tolerance)
+
+
+def _least_sizes(errors: Mapping[str, float]) -> dict[str, float]:
+    """Return by path how large a value counts as at least, so that an error of float32 there is within its
+    limit.
+    """
+    return {path: OWN_ROUNDING / FLOAT32_LIMIT * error for path, error in errors.items()}
 
 
 def _by_size(
@@ -190,7 +192,7 @@ def _with_more_draws(
     draw moves the inputs by one rounding.
     """
     largest = {node.path: node.rounding for node in parity.nodes}
-    for seed in range(_DRAWS):
+    for seed in range(ROUNDING_DRAWS):
         sums = _Sums(scales)
         for of_size, _, parts in _by_size(graph, batches):
             for part, batch in product(parts, of_size):
