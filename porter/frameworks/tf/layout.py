@@ -17,7 +17,7 @@ from porter.base.dtypes import Array
 from porter.base.errors import MappingError
 from porter.filegraph.names import Names
 from porter.frameworks import LayerNames
-from porter.graph import Graph, Node, Op, channels_of, is_depthwise, ops
+from porter.graph import Graph, Node, Op, Shape, channels_of, is_depthwise, ops
 from porter.graph.ops import is_map
 from porter.graph.plan import Plan
 
@@ -161,6 +161,11 @@ def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
         rows, columns, channels, multiplier = array.shape
         return array.transpose(2, 3, 0, 1).reshape(channels * multiplier, 1, rows, columns)
     return array.transpose(3, 2, 0, 1)
+
+
+def channels_last_shape(shape: Shape) -> Shape:
+    """Return a shape as Keras has it: that of a map with its channels last."""
+    return (*shape[1:], shape[0]) if is_map(shape) else shape
 
 
 def _is_of_map(graph: Graph, node: Node) -> bool:

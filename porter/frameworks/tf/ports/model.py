@@ -9,13 +9,20 @@ from porter.base.dtypes import Array, Dtype, NamedArrays
 from porter.base.errors import GraphError, MappingError
 from porter.filegraph.names import Names
 from porter.frameworks import LayerNames, Tensors
-from porter.frameworks.tf.layout import expect_cover, from_canonical, keras_class, layer_names, variable_name
+from porter.frameworks.tf.layout import (
+    channels_last_shape,
+    expect_cover,
+    from_canonical,
+    keras_class,
+    layer_names,
+    variable_name,
+)
 from porter.frameworks.tf.ports.arrays import ARRAYS
 from porter.frameworks.tf.ports.layers import LAYERS
 from porter.frameworks.tf.ports.maker import CallMaker, KerasNode
 from porter.frameworks.tf.ports.sites import state_windowed
 from porter.frameworks.tf.ports.statement import CallValue, Statement
-from porter.graph import INPUT, AvgPool, Conv, Graph, MaxPool, Node, Op, Shape, ops, tensor_shapes
+from porter.graph import INPUT, AvgPool, Conv, Graph, MaxPool, Node, Op, ops, tensor_shapes
 from porter.graph.ops import Axes, is_map, row_of
 from porter.graph.plan import Plan, taken_shapes
 
@@ -55,7 +62,7 @@ def state_model(
     if graph.axes:  # the first input is no map
         input_shapes |= {INPUT: Axes(graph.axes)}
     values = {
-        path: maker.input(maker.name(path), (None, *_channels_last_shape(shape)))
+        path: maker.input(maker.name(path), (None, *channels_last_shape(shape)))
         for path, shape in input_shapes.items()
     }
     weights: dict[str, NamedArrays] = {}
@@ -91,10 +98,6 @@ def _constant_arrays(graph: Graph, node: Node, tensors: NamedArrays, dtype: Dtyp
     if is_map(graph.open_shapes[node.path]):
         return [array.transpose(1, 2, 0) for array in arrays]
     return arrays
-
-
-def _channels_last_shape(shape: Shape) -> Shape:
-    return (*shape[1:], shape[0]) if is_map(shape) else shape
 
 
 def _expect_tensors(shapes: Mapping[str, Mapping[str, tuple[int, ...]]], tensors: Tensors) -> None:
