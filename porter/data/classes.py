@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -35,6 +35,38 @@ class Classes:
     @property
     def imagenet(self) -> bool:
         return self.labels == Labels(IMAGENET)
+
+
+@dataclass(frozen=True)
+class StatedClasses:
+    """What the labels of a data set stand for.
+
+    Attributes:
+        rows: the port's rows by the numbers of the data set; None for a class that the port has not.
+        has_wnids: whether wnids are known, too: the port's classes are ImageNet's.
+    """
+
+    rows: Mapping[int, int | None]
+    has_wnids: bool
+
+    def row_of(self, label: int | str | None) -> int | None:
+        """Return the port's row for a label, a number or a wnid; None if it is no class of the port."""
+        if isinstance(label, int):
+            return self.rows.get(label)
+        return wnid_label(label) if label and self.has_wnids else None
+
+
+def stated_classes(
+    names: Sequence[str] | None, classes: Classes, where: str, first_number: int = 0
+) -> StatedClasses:
+    """Return what labels stand for: numbers for the classes in a data set's list of them or, without one, for
+    the port's own, from `first_number` on.
+
+    Raises:
+        FileError, UsageError: as `labels_of_names`.
+    """
+    rows = range(classes.count) if names is None else labels_of_names(names, classes, where)
+    return StatedClasses(dict(enumerate(rows, first_number)), classes.imagenet)
 
 
 def wnid_label(text: str) -> int | None:

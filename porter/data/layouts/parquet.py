@@ -9,7 +9,7 @@ from pathlib import Path
 
 from porter.base.errors import escaped
 from porter.data import arrow
-from porter.data.classes import Classes, labels_of_names, wnid_label
+from porter.data.classes import Classes, StatedClasses, stated_classes
 from porter.data.parquet import read_table
 from porter.data.photos import Cell, FoundPhotos, PhotoCandidate, PhotoPlace
 
@@ -27,10 +27,10 @@ def read_parquet_photos(path: Path, files: Sequence[Path], classes: Classes) -> 
     candidates = []
     for file in files:
         table = read_table(file)
-        known = _classes_of_numbers(table.names, classes, file)
+        known = stated_classes(table.names, classes, str(file))
         for number, row in enumerate(table.rows):
             place = Cell(file, row.row_group, row.row)
-            candidates.append(_candidate(file, number, row.path, row.label, place, known, classes.imagenet))
+            candidates.append(_candidate(file, number, row.path, row.label, place, known))
     return FoundPhotos(path, "Parquet", candidates)
 
 
@@ -38,22 +38,13 @@ def read_saved_photos(path: Path, files: Sequence[Path], classes: Classes) -> Fo
     """Return the photos of a folder that `save_to_disk` wrote, as `read_parquet_photos` does. Its
     `dataset_info.json` names the classes.
     """
-    known = _classes_of_numbers(arrow.class_names(path), classes, path / arrow.INFO)
+    known = stated_classes(arrow.class_names(path), classes, str(path / arrow.INFO))
     candidates = [
-        _candidate(file, number, row.path, row.label, row.place, known, classes.imagenet)
+        _candidate(file, number, row.path, row.label, row.place, known)
         for file in files
         for number, row in enumerate(arrow.read_rows(file))
     ]
     return FoundPhotos(path, "Arrow", candidates)
-
-
-def _classes_of_numbers(names: Sequence[str] | None, classes: Classes, file: Path) -> Sequence[int | None]:
-    """Return the port's row for each number that a table's labels may have: by the names of its classes if it
-    states them, otherwise the number itself.
-    """
-    if names is None:
-        return range(classes.count)
-    return labels_of_names(names, classes, str(file))
 
 
 def _candidate(
@@ -62,8 +53,7 @@ def _candidate(
     path: str | None,
     label: int | str | None,
     place: PhotoPlace | None,
-    known: Sequence[int | None],
-    imagenet: bool,
+    known: StatedClasses,
 ) -> PhotoCandidate:
     """Return the photo of a table's row.
 
@@ -71,8 +61,7 @@ def _candidate(
         number: of the row, from 0.
         path: the file name that the photo once had.
         place: where its bytes are; None if it has none.
-        known: the port's rows by the numbers of the data set.
-        imagenet: whether wnids and ImageNet's names are known.
+        known: what the data set's labels stand for.
     """
     if place is None:
         why = "it has no bytes"
@@ -80,16 +69,7 @@ def _candidate(
         why = "it has no label"
     else:
         why = f"its label '{escaped(str(label)[:40])}' is no class of the port"
-    row = _row_of_label(label, known, imagenet)
+    row = known.row_of(label)
     return PhotoCandidate(
         f"{escaped(file.name)}#{number}", path or "", place, () if row is None else (row,), why
     )
-
-
-def _row_of_label(label: int | str | None, known: Sequence[int | None], imagenet: bool) -> int | None:
-    """Return the port's row for a label: through `known`, the rows by the data set's numbers, or by its wnid;
-    None if it is no class of the port.
-    """
-    if isinstance(label, int):
-        return known[label] if 0 <= label < len(known) else None
-    return wnid_label(label) if label and imagenet else None

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, BinaryIO, NamedTuple, cast
 
 from porter.base.errors import FileError, escaped
-from porter.data.classes import Classes, labels_of_names, wnid_label
+from porter.data.classes import Classes, StatedClasses, stated_classes
 from porter.data.photos import Bytes, FoundPhotos, PhotoCandidate, is_photo
 
 _UNPACKERS = {
@@ -178,16 +178,14 @@ def read_webdataset(
     folder = shards[0][0].parent
     candidates: list[PhotoCandidate] = []
     try:
-        # the port's row of each number of the data set
-        known: Sequence[int | None] = range(classes.count)
-        for names_file in (folder / _NAMES_FILE, folder.parent / _NAMES_FILE):
-            if names_file.is_file():
-                known = labels_of_names(_read_names(names_file), classes, str(names_file))
-                break
+        names_files = (folder / _NAMES_FILE, folder.parent / _NAMES_FILE)
+        names_file = next((file for file in names_files if file.is_file()), None)
+        names = None if names_file is None else _read_names(names_file)
+        known = stated_classes(names, classes, str(names_file))
         for shard, members in shards:
             prefix = f"{shard.name}/" if shard != path else ""
             with shard.open("rb") as file:
-                candidates += _photos_of_shard(shard, file, members, prefix, known, classes.imagenet)
+                candidates += _photos_of_shard(shard, file, members, prefix, known)
     except OSError as error:
         raise FileError(f"cannot be read: {error}", where=path) from None
     return FoundPhotos(path, "webdataset", candidates)
@@ -198,16 +196,14 @@ def _photos_of_shard(
     file: BinaryIO,
     members: list[TarMember],
     prefix: str,
-    known: Sequence[int | None],
-    imagenet: bool,
+    known: StatedClasses,
 ) -> list[PhotoCandidate]:
     """Return the photos of a shard of WebDataset, each with the labels of its key.
 
     Args:
         file: the shard, opened.
         prefix: stands before the names of its photos.
-        known: the port's rows by the numbers of the data set.
-        imagenet: whether wnids and ImageNet's names are known.
+        known: what the data set's labels stand for.
     """
     photos: dict[str, TarMember] = {}
     # by key and suffix, the members that may say a photo's class
@@ -220,7 +216,7 @@ def _photos_of_shard(
             photos.setdefault(key, member)
     candidates = []
     for key, member in photos.items():
-        labels, why = _read_label(file, beside.get(key, {}), known, imagenet)
+        labels, why = _read_label(file, beside.get(key, {}), known)
         place = None if member.why else Bytes(shard, member.offset, member.size)
         candidates.append(
             PhotoCandidate(escaped(prefix + member.name), member.name, place, labels, member.why or why)
@@ -228,16 +224,13 @@ def _photos_of_shard(
     return candidates
 
 
-def _read_label(
-    file: BinaryIO, beside: dict[str, TarMember], known: Sequence[int | None], imagenet: bool
-) -> tuple[_Labels, str]:
+def _read_label(file: BinaryIO, beside: dict[str, TarMember], known: StatedClasses) -> tuple[_Labels, str]:
     """Return the label of a photo, from the members beside it, and why it cannot be scored if there is none,
     or none that is a class of the port.
 
     Args:
         beside: by suffix, the members with the photo's key.
-        known: the port's rows by the numbers of the data set.
-        imagenet: whether wnids and ImageNet's names are known.
+        known: what the data set's labels stand for.
     """
     if not beside:
         return (), "there is no .cls or .json beside it"
@@ -252,19 +245,11 @@ def _read_label(
         value = text.strip() if suffix == "cls" else _label_in_json(text)
         if value is None:
             continue
-        label = _class_of_text(value, known, imagenet)
+        is_number = value.isascii() and value.isdigit() and len(value) <= 9
+        label = known.row_of(int(value) if is_number else value)
         labels = () if label is None else (label,)
         return labels, f"its .{suffix} says '{escaped(value[:40])}', which is no class of the port"
     return (), f"its .json has no field {' or '.join(_LABEL_FIELDS)}"
-
-
-def _class_of_text(value: str, known: Sequence[int | None], imagenet: bool) -> int | None:
-    """Return the class of a number (through `known`, the port's rows by the data set's numbers) or of a wnid;
-    None if it is no class of the port.
-    """
-    if value.isascii() and value.isdigit() and len(value) <= 9:
-        return known[int(value)] if int(value) < len(known) else None
-    return wnid_label(value) if imagenet else None
 
 
 def _label_in_json(text: str) -> str | None:

@@ -7,12 +7,12 @@ Tested on files that TensorFlow wrote, with the features and in the order of the
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from porter.base.errors import FileError, escaped
-from porter.data.classes import Classes, labels_of_names, wnid_label
+from porter.data.classes import Classes, StatedClasses, labels_of_names, stated_classes
 from porter.data.photos import FoundPhotos, PhotoCandidate, Sealed
 from porter.data.tfrecord import Example, TfRecord, iterate_records, read_example
 
@@ -56,21 +56,16 @@ def read_tfrecord_photos(path: Path, files: Sequence[Path], classes: Classes) ->
             for number, record in enumerate(iterate_records(file, shard)):
                 example = read_example(file, record, _PHOTO_FEATURES, values)
                 rows.append(_RecordRow(shard, number, record, example))
-    classes_of_numbers = _classes_of_numbers(path if path.is_dir() else path.parent, classes)
-    first_number = _first_number(rows, classes)
-    return FoundPhotos(
-        path, "TFRecord", [_candidate(row, classes, classes_of_numbers, first_number) for row in rows]
-    )
+    known = _classes_beside(path if path.is_dir() else path.parent, classes)
+    known = known or stated_classes(None, classes, str(path), _first_number(rows, classes))
+    return FoundPhotos(path, "TFRecord", [_candidate(row, known) for row in rows])
 
 
-def _candidate(
-    row: _RecordRow, classes: Classes, classes_of_numbers: Mapping[int, int | None] | None, first_number: int
-) -> PhotoCandidate:
+def _candidate(row: _RecordRow, known: StatedClasses) -> PhotoCandidate:
     """Return the photo of a record: where it lies, its file name and its label, or why it cannot be scored.
 
     Args:
-        classes_of_numbers: the port's rows by the numbers of the data set; None if no file names them.
-        first_number: the number of the first class then, 0 or 1.
+        known: what the data set's labels stand for.
     """
     name = f"{escaped(row.shard.name)}#{row.number}"
     example = row.example
@@ -83,7 +78,7 @@ def _candidate(
         return PhotoCandidate(name, key, None, (), f"it has no feature {' or '.join(_PHOTO_FEATURES)}")
     record = row.record
     place = Sealed(row.shard, photo.start, photo.end - photo.start, record.start, record.end - record.start)
-    label = _label_of(example, classes, classes_of_numbers, first_number)
+    label = _label_of(example, known)
     stated = next((values[word] for word in (*_LABEL_FEATURES, *_WNID_FEATURES) if word in values), None)
     if stated is None:
         why = "it has no label"
@@ -93,27 +88,14 @@ def _candidate(
     return PhotoCandidate(name, key, place, () if label is None else (label,), why)
 
 
-def _label_of(
-    example: Example, classes: Classes, classes_of_numbers: Mapping[int, int | None] | None, first_number: int
-) -> int | None:
-    """Return the row of the port for a record's label; None if it is no class of the port.
-
-    Args:
-        classes_of_numbers, first_number: see `_candidate`.
-    """
-    if classes.imagenet:
-        for word in _WNID_FEATURES:
-            value = example.values.get(word)
-            label = wnid_label(value.decode("utf-8", "replace")) if isinstance(value, bytes) else None
-            if label is not None:
-                return label
-    number = _stated_number(example)
-    if number is None:
-        return None
-    if classes_of_numbers is not None:
-        return classes_of_numbers.get(number)
-    row = number - first_number
-    return row if 0 <= row < classes.count else None
+def _label_of(example: Example, known: StatedClasses) -> int | None:
+    """Return the row of the port for a record's label; None if it is no class of the port."""
+    for word in _WNID_FEATURES:
+        value = example.values.get(word)
+        label = known.row_of(value.decode("utf-8", "replace")) if isinstance(value, bytes) else None
+        if label is not None:
+            return label
+    return known.row_of(_stated_number(example))
 
 
 def _stated_number(example: Example) -> int | None:
@@ -140,9 +122,9 @@ def _first_number(rows: Sequence[_RecordRow], classes: Classes) -> int:
     return int(classes.count in numbers or (has_slims_label and classes.imagenet))
 
 
-def _classes_of_numbers(folder: Path, classes: Classes) -> Mapping[int, int | None] | None:
-    """Return the rows of the port by the numbers of a data set, which a file beside the shards names; None
-    without such a file.
+def _classes_beside(folder: Path, classes: Classes) -> StatedClasses | None:
+    """Return what the numbers of a data set stand for, which a file beside the shards names; None without
+    such a file.
     """
     for file in (folder / name for name in _NAMES_FILES):
         if not file.is_file():
@@ -154,7 +136,7 @@ def _classes_of_numbers(folder: Path, classes: Classes) -> Mapping[int, int | No
             raise FileError(f"cannot be read: {error.strerror}", where=file) from None
         names = _names_by_number([line.strip() for line in text.rstrip().split("\n")], str(file))
         rows = labels_of_names(list(names.values()), classes, str(file))
-        return dict(zip(names, rows, strict=True))
+        return StatedClasses(dict(zip(names, rows, strict=True)), classes.imagenet)
     return None
 
 
