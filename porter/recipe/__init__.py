@@ -2,13 +2,12 @@
 zoo.
 """
 
+from porter.recipe.convert_line import convert_command, folder_to_name
 from porter.recipe.expansion import expand, expand_within, expect_head, options_of, trained_conventions
 from porter.recipe.find_recipes import (
-    convert_command,
     declared_recipes,
     find_member,
     find_recipe,
-    folder_to_name,
     known_variants,
     replaced_recipe,
     sound_recipes,

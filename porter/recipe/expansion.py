@@ -5,26 +5,19 @@ padding, labels, a head.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from porter.base.errors import RecipeError, UsageError
 from porter.graph import Conv, Dense, Graph, head_of, site_of
 from porter.padding import Convention
 from porter.recipe.expressions import UnknownVariable, Value
 from porter.recipe.faults import Faults
+from porter.recipe.kept_graphs import Expanded, KeptGraphs, TooLarge
 from porter.recipe.paddings import PadRule
 from porter.recipe.path_patterns import match_path, unmatched_error
 from porter.recipe.recipe import Member, Recipe
 from porter.recipe.source import Location, Mark
 from porter.recipe.spelling import hint
-from porter.recipe.unrolling import MAX_USES, TooLarge, Unrolling
-
-
-class Expanded(NamedTuple):
-    """A graph, and the step in the recipe that each of its nodes and each use of a block is from."""
-
-    graph: Graph
-    steps: Mapping[str, Location]
+from porter.recipe.unrolling import MAX_USES, Unrolling
 
 
 def expand(member: Member, options: Mapping[str, Value] | None = None, *, as_trained: bool = False) -> Graph:
@@ -51,15 +44,13 @@ def _expand_once(member: Member, most: int) -> Graph:
     Raises:
         TooLarge: it has more than `most` nodes.
     """
-    key = (member.zoo.options, member.zoo.padding)  # what a caller may have changed in the zoo
-    kept = member.recipe.graphs.setdefault(member.is_a, [])
-    graph = next((graph for kept_key, graph in kept if kept_key == key), None)
-    if graph is None:
-        graph = expand_steps(member, most=most).graph
-        kept.append((key, graph))
-    if len(graph.nodes) > most:
-        raise TooLarge
-    return graph
+    decided_by = (member.zoo.options, member.zoo.padding)  # what a caller may have changed in the zoo
+    kept = member.recipe.kept
+    expanded = kept.find(member.is_a, decided_by, most)
+    if expanded is None:
+        expanded = expand_steps(member, most=most)
+        kept.keep(member.is_a, decided_by, expanded)
+    return expanded.graph
 
 
 def expand_within(member: Member, nodes: int) -> Graph | None:
@@ -117,7 +108,7 @@ def options_of(member: Member) -> Mapping[str, Value]:
     """Return all options of a variant's graph by name: the recipe's, with those that the zoo sets for the
     variant in their place.
     """
-    return {**member.recipe.options, **member.zoo.of(member.variant).options}
+    return {**member.recipe.options, **member.zoo.options}
 
 
 def expect_head(recipe: Recipe, graph: Graph) -> None:
@@ -144,9 +135,8 @@ def graphs_of_other_variants(member: Member) -> Iterator[Graph]:
     recipe, variant, zoo = member
     for other_variant in recipe.variants:
         if other_variant != variant and zoo.has(other_variant):
-            yield _expand_or_reuse(
-                Member(recipe, other_variant, recipe.zoos.get(zoo.name, zoo)), {}, False
-            ).graph
+            other_zoo = recipe.zoos.get(zoo.name, zoo).of(other_variant)
+            yield _expand_or_reuse(Member(recipe, other_variant, other_zoo), {}, False).graph
 
 
 def _expand_or_reuse(
@@ -160,20 +150,14 @@ def _expand_or_reuse(
         TooLarge: it has more than `most` nodes.
     """
     recipe, variant, zoo = member
-    zoo = zoo.of(variant)
     variables = member.variables(options)
     rules = (*zoo.padding_as_trained, *zoo.padding) if as_trained else zoo.padding
-    # all that decides the graph
-    key = variables, [(rule.pattern, rule.value) for rule in rules]
+    decided_by = variables, [(rule.pattern, rule.value) for rule in rules]
     # Graphs with a caller's options are not kept: there may be any number.
-    kept = [] if options else recipe.unrolled.setdefault(variant, [])
-    for kept_key, graph_and_steps in kept:
-        if kept_key == key:
-            same = Expanded(*graph_and_steps)
-            if len(same.graph.nodes) > most:
-                raise TooLarge
-            return same
-    expansion = Unrolling(recipe, variables, rules, _origins(Member(recipe, variant, zoo), options), most)
+    kept = KeptGraphs() if options else recipe.kept
+    if (same := kept.find(variant, decided_by, most)) is not None:
+        return same
+    expansion = Unrolling(recipe, variables, rules, _origins(member, options), most)
     try:
         graph = expansion.graph()
     except UnknownVariable as error:
@@ -182,7 +166,7 @@ def _expand_or_reuse(
         error.message += f", in {variant} from {zoo.name}"
         raise
     expanded = Expanded(graph, expansion.locations)
-    kept.append((key, expanded))
+    kept.keep(variant, decided_by, expanded)
     return expanded
 
 
@@ -216,7 +200,7 @@ def _expect_sites(member: Member, graph: Graph, steps: Mapping[str, Location]) -
     """Expect that each padding rule of a zoo matches a site (convolution or pool) of some variant. Raises
     RecipeError at those that match none, with what they match instead.
     """
-    recipe, zoo = member.recipe, member.zoo.of(member.variant)
+    recipe, zoo = member.recipe, member.zoo
     without_site = _rules_without_site((*zoo.padding_as_trained, *zoo.padding), graph)
     if without_site:
         for other_graph in graphs_of_other_variants(member):
@@ -236,7 +220,7 @@ def _expect_sites(member: Member, graph: Graph, steps: Mapping[str, Location]) -
                 f"'{rule.pattern}' matches no padding site",
                 rule.pattern,
                 sites,
-                [other_graph.pattern for other_graph in zoo.padding],
+                [padding_rule.pattern for padding_rule in zoo.padding],
             )
     faults.expect_none()
 
@@ -246,7 +230,7 @@ def _expect_labels(member: Member, graph: Graph) -> None:
     Nothing is checked without labels or a head.
     """
     recipe, variant, zoo = member
-    labels = zoo.of(variant).labels
+    labels = zoo.labels
     head = head_of(graph)
     if labels is None or not isinstance(head.op, Dense | Conv):
         return

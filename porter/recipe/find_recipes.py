@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from porter.base.commands import CONVERT, INSPECT, RECIPE_CHECK, RECIPE_LIST
+from porter.base.commands import INSPECT, RECIPE_CHECK, RECIPE_LIST
 from porter.base.errors import RecipeError, UsageError, some
 from porter.base.options import RECIPES
 from porter.base.plugins import Plugin, plugins
@@ -106,24 +107,25 @@ def declared_recipes(given: Path | None = None, with_zoos: bool = False) -> tupl
         UsageError: as `recipe_folders`.
     """
     own_folder = recipes_folder()
-    shipped = _declared_in_folder(own_folder, with_zoos)
-    # all recipes in the order of their folders, with the names of what they extend
-    listed: list[Declared] = []
-    # backwards, because a recipe extends one that comes behind it, in its folder or in a later one
-    for folder in reversed(recipe_folders(given)):
-        recipes = shipped if folder.samefile(own_folder) else _declared_in_folder(folder, with_zoos)
-        if recipes is not shipped and folder is not given:
-            recipes = [recipe for recipe in recipes if not _is_copy_of_shipped(recipe.path, own_folder)]
-        for recipe in reversed(recipes):
-            if recipe.extends is not None:
-                recipe = _with_base(recipe, recipe.extends, listed, recipes)
-            listed.insert(0, recipe)
-    declared: list[Declared] = []
-    for recipe in listed:
+    by_precedence = [
+        (recipe, beside)
+        for folder in recipe_folders(given)
+        for beside in [_listed(folder, own_folder, with_zoos, folder is given)]
+        for recipe in beside
+    ]
+    # A recipe extends one that comes behind it, in its folder or in a later one: those are complete first.
+    complete = deque[Declared]()
+    for recipe, beside in reversed(by_precedence):
+        with_base = recipe
+        if recipe.extends is not None:
+            with_base = _with_base(recipe, recipe.extends, complete, beside)
+        complete.appendleft(with_base)
+    found: list[Declared] = []
+    for recipe in complete:
         # recipes of earlier folders, and those beside it that extend it and so have its names
         before = [
             earlier
-            for earlier in declared
+            for earlier in found
             if earlier.fault is None
             and (earlier.path.parent != recipe.path.parent or recipe.path in earlier.files)
         ]
@@ -131,8 +133,22 @@ def declared_recipes(given: Path | None = None, with_zoos: bool = False) -> tupl
             taken_names = {*recipe.names}
         else:
             taken_names = {name for earlier in before for name in earlier.names}
-        declared.append(recipe.without_names(taken_names))
-    return tuple(declared)
+        found.append(recipe.without_names(taken_names))
+    return tuple(found)
+
+
+def _listed(folder: Path, own_folder: Path, with_zoos: bool, is_given: bool) -> list[Declared]:
+    """Return what the recipes in a folder declare, without copies of porter's own unless the folder is
+    given.
+    """
+    if folder.samefile(own_folder):
+        return _declared_in_folder(own_folder, with_zoos)
+    recipes = _declared_in_folder(folder, with_zoos)
+    return (
+        recipes
+        if is_given
+        else [recipe for recipe in recipes if not _is_copy_of_shipped(recipe.path, own_folder)]
+    )
 
 
 def replaced_recipe(recipe: Recipe) -> Path | None:
@@ -397,36 +413,3 @@ def sound_recipes(given: Path | None) -> Iterator[Recipe]:
         if declaring.fault is None and declaring.names and not _is_no_recipe(declaring, given):
             with suppress(RecipeError):
                 yield open_recipe(*declaring.files)
-
-
-def convert_command(
-    member: Member,
-    to: str,
-    weights: Path,
-    recipes: Path | None,
-    mapped: Sequence[str] = (),
-    write_command: Callable[..., str] = CONVERT.advise,
-) -> str:
-    """Return the command that ports a file as a variant of a zoo.
-
-    Args:
-        recipes: a folder of recipes, which the command names if only it has the variant's recipe.
-        mapped: what the command says with `--map`.
-        write_command: writes the command; CONVERT.line if it is printed to be typed.
-    """
-    folder, zoo = folder_to_name(member.recipe, recipes), member.zoo.name
-    return write_command(
-        subject=member.variant, source=zoo, to=to, weights=weights, mapped=mapped, recipes=folder
-    )
-
-
-def folder_to_name(recipe: Recipe, given: Path | None) -> str | None:
-    """Return the folder `given` if a command has to name it so that it finds a recipe again, because no other
-    folder has the recipe; otherwise None.
-    """
-    only_there = (
-        given is not None
-        and recipe.path.parent == given
-        and given.resolve() not in map(Path.resolve, recipe_folders())
-    )
-    return str(given) if only_there else None

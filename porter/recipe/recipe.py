@@ -15,8 +15,9 @@ from porter.data.labels import Labels
 from porter.data.preprocess import Preprocess
 from porter.files import WeightsFile
 from porter.frameworks import OTHER_NAMES
-from porter.graph import USUAL_MOMENTUM, Graph
+from porter.graph import USUAL_MOMENTUM
 from porter.recipe.expressions import Value, evaluate
+from porter.recipe.kept_graphs import KeptGraphs
 from porter.recipe.paddings import PadRule
 from porter.recipe.source import Location, RecipeSource
 from porter.recipe.spelling import hint
@@ -268,10 +269,7 @@ class Recipe:
             come then.
         roots: of each zoo, the last in its chain of `extends`.
         source: what the recipe says, with the places of it and of all that is said of its zoos.
-        unrolled: by variant, the graphs that were made, each with the steps of its nodes and with all that
-            decided it. Zoos often have one graph: other weights of the same code are another zoo.
-        graphs: by variant and zoo, the graphs that were checked against the zoo, each with the options and
-            pads that decided it.
+        kept: the graphs that porter.recipe.expansion made of it.
     """
 
     architecture: str
@@ -287,12 +285,7 @@ class Recipe:
     zoos: Mapping[str, Zoo]
     roots: Mapping[str, str]
     source: RecipeSource
-    unrolled: dict[str, list[tuple[object, tuple[Graph, Mapping[str, Location]]]]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
-    graphs: dict[tuple[str, str], list[tuple[object, Graph]]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
+    kept: KeptGraphs = field(default_factory=KeptGraphs, init=False, repr=False, compare=False)
 
     def parameters(self, variant: str) -> Mapping[str, Value]:
         """Return the parameters of a variant.
@@ -418,7 +411,7 @@ class Member(NamedTuple):
     def variables(self, options: Mapping[str, Value] | None = None) -> Mapping[str, Value]:
         """Return the variables that every expression can use; `options` override the zoo's."""
         recipe, variant, zoo = self
-        options_of_zoo = {**recipe.options, **zoo.of(variant).options, **(options or {})}
+        options_of_zoo = {**recipe.options, **zoo.options, **(options or {})}
         return {**recipe.constants, **options_of_zoo, **recipe.parameters(variant)}
 
     def native_size(self) -> tuple[int, int]:

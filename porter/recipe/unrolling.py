@@ -15,6 +15,7 @@ from porter.graph import INPUT, Argument, BlockScope, Graph, Node, Shape, expect
 from porter.graph.ops import LARGER, OPS, Flatten, channels_in
 from porter.padding import Convention, SiteKind
 from porter.recipe.expressions import Value, evaluate, fill_in, is_expression
+from porter.recipe.kept_graphs import TooLarge
 from porter.recipe.paddings import PadRule, site_convention
 from porter.recipe.recipe import Recipe
 from porter.recipe.source import Location, Mark
@@ -29,10 +30,6 @@ MAX_PATH = 128
 
 _PATH = re.compile(r"[A-Za-z_][\w.-]*(/[A-Za-z_][\w.-]*)*", re.ASCII)
 Variables = Mapping[str, Value]
-
-
-class TooLarge(Exception):
-    """A graph has more nodes than it may have."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,9 @@ def test_older_code_has_the_same_tensors() -> None:
             for label, older in zoo.generations.items():
                 if older.options:
                     variant = next(variant for variant in recipe.variants if zoo.has(variant))
-                    graphs = (expand(Member(recipe, variant, each)) for each in (zoo, zoo.at(label)))
+                    graphs = (
+                        expand(Member(recipe, variant, each.of(variant))) for each in (zoo, zoo.at(label))
+                    )
                     now, then = (vars(fingerprint_of(graph)) for graph in graphs)
                     assert now == then, (recipe.architecture, zoo.name, label)
 

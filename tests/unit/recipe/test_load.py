@@ -301,8 +301,7 @@ def test_what_a_zoo_inherits_and_what_not(tmp_path: Path) -> None:
     assert op_at(graph, "stem/norm").epsilon == 1e-5
     wide = recipe.zoo("second", "tiny_wide")
     assert wide.labels == Labels("ten.txt", tuple("abcdefghij")) and zoo.labels is None
-    graph = expand(Member(recipe, "tiny_wide", recipe.zoos["second"]))
-    assert graph == expand(Member(recipe, "tiny_wide", wide))
+    graph = expand(Member(recipe, "tiny_wide", wide))
     assert op_at(graph, "stem/conv").convention.pads == (2, 2, 2, 2)
     assert op_at(graph, "stem/norm").epsilon == 1e-4
 
