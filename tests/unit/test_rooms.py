@@ -230,7 +230,7 @@ SHARED_CLASSES = {
 SHARED_MODULES = {
     "a part of each framework": """
         code destination dialect engine evaluate file_reference graph_module in_memory language layout maker
-        own_state port_files reference_models run running sites spellings state
+        own_state port_files reference_models run running sites spellings
     """,
     "a part of each format": """
         calls graph network nodes objects operators ops plain read rows tensors witness

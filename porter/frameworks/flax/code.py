@@ -12,12 +12,14 @@ from dataclasses import replace
 from functools import partial, reduce
 
 from porter.frameworks.code.channels_last import size_checks
+from porter.frameworks.code.code_ports import CodePorts
 from porter.frameworks.code.forward import OPERATORS
 from porter.frameworks.code.language import Language, Norm
 from porter.frameworks.code.model_classes import docstring, model_classes, named_norms
 from porter.frameworks.code.own_layers import definitions, needed_definitions
 from porter.frameworks.code.text import Bracketed, Choice, Expression, Item, call, flat, literal
 from porter.frameworks.code.tree import make_tree
+from porter.frameworks.flax.layout import canonical, stored, variables
 from porter.frameworks.flax.spellings import FUNCTIONS, MAP_OF_FEATURES, SPELLINGS, WITH_TENSORS
 from porter.graph import INPUT
 from porter.graph.blocks.parameters import PlainValue
@@ -235,3 +237,6 @@ _DRAWING = {
 """What a model with dropouts says in its place: the file does not hold their random numbers, so these
 are made, and nothing else is.
 """
+
+
+PORTS = CodePorts(SPELLINGS, LANGUAGE, model_source, variables, stored, canonical)

@@ -44,13 +44,13 @@ def write(
     """Write `model.safetensors` and `model.py`, and return the sha256 of each by its name; see
     porter.frameworks.code.code_ports. `layers` and `about` are unused: every destination takes them.
     """
-    from porter.frameworks.flax.state import PORTS
+    from porter.frameworks.flax.code import PORTS
 
     return PORTS.write(folder, plan, tensors, dtype)
 
 
 def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
     """Return the canonical tensors of a port that `write` wrote, by path and role. `layers` is unused."""
-    from porter.frameworks.flax.state import PORTS
+    from porter.frameworks.flax.code import PORTS
 
     return PORTS.read(folder, plan)

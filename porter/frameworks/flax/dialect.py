@@ -29,7 +29,7 @@ def port_keys(plan: Plan, layers: LayerNames) -> dict[tuple[str, str], tuple[str
     """Return the names by path and role of a port's variables: their paths in the module, joined by slashes
     or by dots. See porter.frameworks.dialects.PortDialect.port_keys. `layers` is unused.
     """
-    from porter.frameworks.flax.state import PORTS  # few files have these names
+    from porter.frameworks.flax.code import PORTS  # few files have these names
 
     keys = {path: "/".join(map(str, place)) for path, place in PORTS.places(plan).items()}
     return {

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial, reduce
 
 from porter.frameworks.code.channels_last import size_checks
+from porter.frameworks.code.code_ports import CodePorts
 from porter.frameworks.code.forward import OPERATORS
 from porter.frameworks.code.language import Language, Norm
 from porter.frameworks.code.model_classes import docstring, model_classes, named_norms
@@ -18,6 +19,7 @@ from porter.frameworks.code.own_layers import definitions, needed_definitions
 from porter.frameworks.code.public_names import public_names, with_names
 from porter.frameworks.code.text import Bracketed, Choice, Expression, Item, call, flat, literal
 from porter.frameworks.code.tree import make_tree
+from porter.frameworks.mlx.layout import canonical, stored, variables
 from porter.frameworks.mlx.spellings import FUNCTIONS, MAP_OF_FEATURES, MODULES, SPELLINGS
 from porter.graph import INPUT
 from porter.graph.blocks.parameters import PlainValue
@@ -220,3 +222,6 @@ def load(folder=None):
     model = Model()
     model.load_weights(str(Path(folder or Path(__file__).parent) / "model.safetensors"))
     return model.eval()'''
+
+
+PORTS = CodePorts(SPELLINGS, LANGUAGE, model_source, variables, stored, canonical, public_names)

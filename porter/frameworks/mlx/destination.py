@@ -77,7 +77,7 @@ def write(
     Raises:
         UsageError: MLX does not compute in this type.
     """
-    from porter.frameworks.mlx.state import PORTS
+    from porter.frameworks.mlx.code import PORTS
 
     if dtype == "float64":
         message = "MLX computes convolutions and exponentials in float32, of float64 too"
@@ -87,6 +87,6 @@ def write(
 
 def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
     """Return the canonical tensors of a port that `write` wrote, by path and role. `layers` is unused."""
-    from porter.frameworks.mlx.state import PORTS
+    from porter.frameworks.mlx.code import PORTS
 
     return PORTS.read(folder, plan)

@@ -28,6 +28,6 @@ def port_keys(plan: Plan, layers: LayerNames) -> dict[tuple[str, str], tuple[str
     """Return the names by path and role of a port's variables: their paths in the module, joined by dots. See
     porter.frameworks.dialects.PortDialect.port_keys. `layers` is unused.
     """
-    from porter.frameworks.mlx.state import PORTS  # few files have these names
+    from porter.frameworks.mlx.code import PORTS  # few files have these names
 
     return {(node.path, role): (key,) for node, role, key in PORTS.keys(plan)}

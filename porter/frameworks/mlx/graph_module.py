@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import reduce
+from operator import contains
 from types import MappingProxyType
 from typing import Any
 
@@ -17,38 +17,25 @@ from porter.base.dtypes import Array, Dtype, NamedArrays
 from porter.base.errors import UsageError
 from porter.base.options import DEVICE
 from porter.frameworks import UNCUT, Tensors
-from porter.frameworks.code.code_ports import ModulePlace
+from porter.frameworks.code.graph_modules import Computation, find_by_name, function_of_several
 from porter.frameworks.code.language import Layer, LayerStep
-from porter.frameworks.code.step_values import inputs_last, step_values
-from porter.frameworks.images import arrays_for_inputs
 from porter.frameworks.mlx import layers
+from porter.frameworks.mlx.code import PORTS
 from porter.frameworks.mlx.exact_operations import exact_operations
-from porter.frameworks.mlx.spellings import FUNCTIONS, MODULES, SPELLINGS
-from porter.frameworks.mlx.state import PORTS
-from porter.graph.ops import is_map
+from porter.frameworks.mlx.spellings import FUNCTIONS, MODULES
 from porter.graph.plan import Plan
 
-_BINARY_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    "add": mx.add,
-    "multiply": mx.multiply,
-    "divide": mx.divide,
-    "maximum": mx.maximum,
-    "minimum": mx.minimum,
-}
 
-
-class Program:
-    """The steps of a plan, by which a GraphModule computes values with its layers.
+class _MlxSteps(Computation):
+    """See Computation.
 
     Attributes:
-        places: where the layer of each node stands in the module, by the node's path.
         functions: those of the steps whose layers are no modules, by the step's path.
     """
 
     def __init__(self, plan: Plan, dtype: Dtype, device: Any) -> None:
-        self.plan, self.dtype, self.device = plan, dtype, device
-        self.places = PORTS.places(plan)
-        self.steps = SPELLINGS.steps(plan)
+        super().__init__(plan, dtype, PORTS, MODULES)
+        self.device = device
         self.functions = {
             step.path: _function(step.layer) for step in self.steps if step.layer.kind not in MODULES
         }
@@ -61,29 +48,21 @@ class Program:
         cut: Mapping[str, mx.array] = MappingProxyType({}),
         at_once: bool = False,
     ) -> dict[str, mx.array]:
-        """Compute the values at `paths` with the layers of `model`, and return them by path. See
-        porter.frameworks.code.step_values.
+        """Compute the values at `paths` with the layers of `model`; see Computation.values_by.
 
         Args:
-            inputs: a batch for each input of the plan; maps are N×H×W×C.
-            cut: by path, the array that the layers behind it read in place of its value.
             at_once: each value is computed at once, so that none is held longer than others read it.
-
-        Raises:
-            UsageError: the inputs are others than those of the plan.
         """
 
         def compute(step: LayerStep, operands: Sequence[mx.array]) -> mx.array:
             """Return the value of a step: that of its function, or of the layer at its place."""
-            function = self.functions.get(step.path)
-            if function is None:
-                function = _layer_at(model, self.places[step.path])
+            function = self.functions.get(step.path) or self.layer_of(model, step)
             value: mx.array = function(*operands)
             if at_once:
                 mx.eval(value)
             return value
 
-        return step_values(self.steps, inputs_last(self.plan, inputs), paths, cut, compute)
+        return self.values_by(compute, inputs, paths, cut)
 
 
 class GraphModule(nn.Module):
@@ -95,21 +74,22 @@ class GraphModule(nn.Module):
 
     def __init__(self, plan: Plan, dtype: Dtype, device: Any) -> None:
         super().__init__()
-        self.program = Program(plan, dtype, device)
-        for step in self.program.steps:
-            if step.layer.kind in MODULES and step.shares is None:
-                place = self.program.places[step.path]
-                _set_layer(self, place, _find_by_name(step.layer.kind)(**step.layer.arguments))
+        self.program = _MlxSteps(plan, dtype, device)
+        self.program.set_layers(
+            self,
+            lambda layer: _find_by_name(layer.kind)(**layer.arguments),
+            lambda is_row: [] if is_row else nn.Module(),
+            contains,
+        )
 
     def __call__(self, *inputs: Any) -> Any:
         """Compute the outputs of the graph from a batch for each input: arrays of MLX, or what it makes
         arrays of.
         """
-        outputs = self.program.plan.lowered.outputs
         with mx.stream(self.program.device):
             arrays = [batch if isinstance(batch, mx.array) else mx.array(batch) for batch in inputs]
-            values = self.program.values(self, arrays, outputs)
-        return values[outputs[0]] if len(outputs) == 1 else tuple(values[path] for path in outputs)
+            values = self.program.values(self, arrays, self.program.plan.lowered.outputs)
+        return self.program.outputs_in(values)
 
 
 def build_model(plan: Plan, tensors: Tensors, dtype: Dtype, device: str) -> GraphModule:
@@ -135,34 +115,21 @@ def build_model(plan: Plan, tensors: Tensors, dtype: Dtype, device: str) -> Grap
 def run_model(
     model: GraphModule, batch: Array, taps: Sequence[str], cut: NamedArrays = UNCUT
 ) -> dict[str, Array]:
-    """Run the module on a batch N×C×H×W and return by path its values at `taps`, the paths of nodes; maps are
-    N×C×H×W.
-
-    Args:
-        cut: by path, what is read in place of the value; see porter.frameworks.PortEngine.run.
-
-    Raises:
-        UsageError: a tap is not a node of the model, or the batch does not fit its input.
-    """
+    """Run the module on a batch N×C×H×W and return by path its values at `taps`; see Computation.run."""
     program = model.program
-    graph, dtype = program.plan.lowered, program.dtype
-    missing = [path for path in taps if path not in graph.by_path]
-    if missing:
-        raise UsageError("the model has no such node", where=missing[0])
-    maps = {path for path, shape in graph.open_shapes.items() if is_map(shape)}
+
+    def compute(inputs: Sequence[Array], replaced: NamedArrays) -> NamedArrays:
+        given = [_to_mlx(array, program.dtype) for array in inputs]
+        replacements = {path: _to_mlx(array, program.dtype) for path, array in replaced.items()}
+        values = program.values(model, given, taps, replacements, at_once=True)
+        return {path: _to_numpy(value) for path, value in values.items()}
+
     with (
         mx.stream(program.device),
         _uncompiled(),
-        exact_operations() if dtype == "float64" else nullcontext(),
+        exact_operations() if program.dtype == "float64" else nullcontext(),
     ):
-        inputs = [_to_mlx(array, dtype) for array in arrays_for_inputs(batch, graph, channels_last=True)]
-        replacements = {
-            path: _to_mlx(array.transpose(0, 2, 3, 1) if path in maps else array, dtype)
-            for path, array in cut.items()
-        }
-        values = program.values(model, inputs, taps, replacements, at_once=True)
-        arrays = {path: _to_numpy(value) for path, value in values.items()}
-    return {path: array.transpose(0, 3, 1, 2) if path in maps else array for path, array in arrays.items()}
+        return program.run(batch, taps, cut, compute)
 
 
 @contextmanager
@@ -201,49 +168,16 @@ def _find_device(device: str) -> Any:
     raise UsageError(f"MLX cannot use the device '{device}'", where=DEVICE, next=next)
 
 
-def _layer_at(model: Any, place: ModulePlace) -> Any:
-    """Return the layer at a place in a module, which is a path of attributes and of indices in rows:
-    `("layer1", "layers", 0, "conv1")` is `model.layer1.layers[0].conv1`.
-    """
-    layer = model
-    for name in place:
-        layer = layer[name]
-    return layer
-
-
-def _set_layer(root: nn.Module, place: ModulePlace, layer: nn.Module) -> None:
-    """Set a layer at its place in `root`. The modules and rows on the way to it are made where they are
-    missing: a name is an attribute of a module, a number an index of a row, which is a list.
-    """
-    parent: Any = root
-    # `next_name` is a number if a row stands here, and None for the layer itself.
-    for name, next_name in zip(place, (*place[1:], None), strict=True):
-        child: Any = layer
-        if next_name is not None:
-            child = [] if isinstance(next_name, int) else nn.Module()
-        if isinstance(name, int):
-            # Layers come in their order, so what a row lacks is its next item.
-            if name == len(parent):
-                parent.append(child)
-        elif name not in parent:
-            setattr(parent, name, child)
-        parent = parent[name]
-
-
 def _function(layer: Layer) -> Callable[..., Any]:
     """Return the function that computes a layer which is no module, such as `mx.add`, with its arguments."""
     if layer.kind == "concat":
         return lambda *values: mx.concatenate([*values], axis=-1)
     if layer.kind in FUNCTIONS:
-        return lambda *values: reduce(_BINARY_FUNCTIONS[layer.kind], values)
+        return function_of_several(layer.kind, mx)
     # By its name at each call: in float64 another one stands in its place.
     return lambda *values: _find_by_name(layer.kind)(*values, **layer.arguments)
 
 
 def _find_by_name(name: str) -> Any:
-    """Return a class or a function of MLX or of layers.py by its dotted name in model.py, such as
-    `nn.Conv2d`.
-    """
-    root, *names = name.split(".")
-    owner = {"nn": nn, "mx": mx}.get(root) or getattr(layers, root)
-    return reduce(getattr, names, owner)
+    """Return a class or a function of MLX or of layers.py; see find_by_name."""
+    return find_by_name(name, {"nn": nn, "mx": mx}, layers)

@@ -14,7 +14,7 @@ import numpy as np
 from flax import nnx
 
 from porter.base.dtypes import Array, Dtype, NamedArrays
-from porter.frameworks.flax.compiler import QUICKLY
+from porter.frameworks.flax import QUICKLY
 from porter.frameworks.last_uses import last_uses
 from porter.graph.walks import upstream
 

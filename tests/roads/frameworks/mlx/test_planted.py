@@ -15,7 +15,7 @@ import torch
 import porter
 from porter.frameworks.code.language import Layer
 from porter.frameworks.mlx import graph_module
-from porter.frameworks.mlx.state import PORTS
+from porter.frameworks.mlx.code import PORTS
 from porter.port import StoredPort
 from porter.source.reopening import reopen_source
 from porter.verification.check import Check
