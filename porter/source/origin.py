@@ -29,7 +29,8 @@ from porter.source.origin_statements import (
     statement_in_file_name,
     statement_in_metadata,
 )
-from porter.zoos.tables import REFERENCES, SETTINGS, TRANSFORMERS_DEFAULTS, TWINS_OF_TIMM, OptionSetting
+from porter.zoos.library_settings import SETTINGS, TRANSFORMERS_DEFAULTS, OptionSetting
+from porter.zoos.tables import REFERENCES, TWINS_OF_TIMM
 
 _LIBRARIES = {
     "timm": "timm",

@@ -12,7 +12,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.torch import ARCH, LIBRARY
 from porter.port import By
 from porter.source.hub_folder import config_of
-from porter.zoos.tables import TRANSFORMERS_DEFAULTS
+from porter.zoos.library_settings import TRANSFORMERS_DEFAULTS
 
 RELEASE = re.compile(r"(?P<name>\w[\w.]*)-[0-9a-f]{8,}$")
 """The stem of a released file, which torch.hub holds to the digest at its end."""

@@ -14,7 +14,8 @@ from porter.data.timm_config import CONFIG_FILE
 from porter.filegraph.checkpoint import Checkpoint
 from porter.zoos.hub_folders import BuiltModel, stated_size
 from porter.zoos.implementation import BuildRequest, Implementation, expect_usual
-from porter.zoos.tables import SETTINGS, SIDE, TRANSFORMERS, Call, takes_any_size
+from porter.zoos.library_settings import SETTINGS
+from porter.zoos.tables import SIDE, TRANSFORMERS, Call, takes_any_size
 from porter.zoos.torchvision import import_models
 
 if TYPE_CHECKING:

@@ -22,7 +22,8 @@ from porter.padding import Convention
 from porter.recipe import expand, find_recipe, layer_names, tap_names
 from porter.zoos import timm, torchvision as reference
 from porter.zoos.implementation import BuildRequest, get_implementation
-from porter.zoos.tables import REFERENCES, TRANSFORMERS_DEFAULTS
+from porter.zoos.library_settings import TRANSFORMERS_DEFAULTS
+from porter.zoos.tables import REFERENCES
 from porter.zoos.transformers import import_transformers
 from tests.support.arrays import Array
 from tests.support.standin import calibrated_tensors, smooth_images
