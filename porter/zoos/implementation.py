@@ -165,20 +165,13 @@ class Implementation:
     engine: str | None = None
 
 
-_MODULES = {
-    "keras": "porter.zoos.keras",
-    "keras_applications": "porter.zoos.keras_applications",
-    "tf_slim": "porter.zoos.slim.networks",
-    "tensornets": "porter.zoos.slim.tensornets",
-    "torchvision": "porter.zoos.torchvision",
-    "timm": "porter.zoos.timm",
-    "timm_tf": "porter.zoos.timm_tf",
-    "timm_bit": "porter.zoos.timm_bit",
-    "timm_jax": "porter.zoos.timm_jax",
-    "timm_big_vision": "porter.zoos.timm_big_vision",
-    "transformers": "porter.zoos.transformers",
-    "transformers_torch": "porter.zoos.transformers_torch",
+_ELSEWHERE = {
+    "tf_slim": "slim.networks:IMPLEMENTATION",
+    "tensornets": "slim.tensornets:IMPLEMENTATION",
+    "timm_tf": "timm:PADDED_AS_TF",
+    "transformers_torch": "transformers:PADDED_AS_TORCH",
 }
+"""Where an implementation stands that is not the one of the module of its own name."""
 
 
 def get_implementation(reference: str) -> Implementation:
@@ -188,7 +181,8 @@ def get_implementation(reference: str) -> Implementation:
         UsageError: there is none.
         PluginError: a plug-in adds it, and it is none.
     """
-    added = None if reference in _MODULES else added_zoo(reference)
+    known = [name for references in tables.REFERENCES.values() for name in references]
+    added = None if reference in known else added_zoo(reference)
     if added is not None:
         if isinstance(added.implementation, Implementation):
             return added.implementation
@@ -198,9 +192,10 @@ def get_implementation(reference: str) -> Implementation:
             where=f"porter.zoos: {reference}",
             next="mend the package that adds it; porter --version names it",
         )
-    if reference not in _MODULES:
-        raise UsageError(f"there is no reference '{reference}'", next=f"references are {', '.join(_MODULES)}")
-    implementation: Implementation = import_module(_MODULES[reference]).IMPLEMENTATION
+    if reference not in known:
+        raise UsageError(f"there is no reference '{reference}'", next=f"references are {', '.join(known)}")
+    module, name = _ELSEWHERE.get(reference, f"{reference}:IMPLEMENTATION").split(":")
+    implementation: Implementation = getattr(import_module(f"porter.zoos.{module}"), name)
     return implementation
 
 

@@ -1,4 +1,4 @@
-"""What the settings of libraries' models mean in porter's recipes, and what they are where a file leaves them out."""
+"""What settings of libraries' models mean in porter's recipes, and what they are where a file has none."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from porter.graph.plan import Plan
 from porter.padding import Size
 from porter.zoos.hub_folders import BuiltModel, stated_size
 from porter.zoos.implementation import Implementation, StockClass, StockLibrary, StockModel
-from porter.zoos.tables import TIMM, UNLIKE_TIMM, WITH_EPSILON, Call, takes_any_size
+from porter.zoos.tables import TIMM, TIMM_TF, UNLIKE_TIMM, WITH_EPSILON, Call, takes_any_size
 from porter.zoos.torchvision import build_by, import_models
 
 _WEIGHT_ARGUMENTS = frozenset(
@@ -197,3 +197,5 @@ def _without_wrapper(tensors: NamedArrays) -> NamedArrays:
 
 
 IMPLEMENTATION = implementation(TIMM)
+PADDED_AS_TF = implementation(TIMM_TF)
+"""timm's own models that pad as TensorFlow does."""

@@ -15,7 +15,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.zoos.hub_folders import BuiltModel, stated_size
 from porter.zoos.implementation import BuildRequest, Implementation, expect_usual
 from porter.zoos.library_settings import SETTINGS
-from porter.zoos.tables import SIDE, TRANSFORMERS, Call, takes_any_size
+from porter.zoos.tables import SIDE, TRANSFORMERS, TRANSFORMERS_TORCH, Call, takes_any_size
 from porter.zoos.torchvision import import_models
 
 if TYPE_CHECKING:
@@ -266,3 +266,5 @@ def _quiet(library: ModuleType) -> Iterator[None]:
 
 
 IMPLEMENTATION = implementation(TRANSFORMERS)
+PADDED_AS_TORCH = implementation(TRANSFORMERS_TORCH)
+"""transformers' own models that pad as torch does where its others pad as TensorFlow does."""

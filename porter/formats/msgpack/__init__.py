@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from porter.formats.format import Content, Format, reader
+from porter.formats.format import Format, reader
 
 _MAP_OF_NAMES = re.compile(rb"([\x81-\x8f]|\xde..|\xdf....)([\xa1-\xbf]|\xd9.|\xda..)", re.DOTALL)
 """A map with entries, whose first key is text."""
@@ -17,12 +17,11 @@ def is_tree(head: bytes) -> bool:
     return _MAP_OF_NAMES.match(head) is not None
 
 
-def _is_tree(content: Content) -> bool:
-    return is_tree(content.head)
-
-
 FORMATS = (
     Format(
-        "flax-msgpack", "a .msgpack of Flax", _is_tree, reader("porter.formats.msgpack.read", "read_msgpack")
+        "flax-msgpack",
+        "a .msgpack of Flax",
+        lambda content: is_tree(content.head),
+        reader("porter.formats.msgpack.read", "read_msgpack"),
     ),
 )

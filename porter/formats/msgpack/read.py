@@ -65,11 +65,11 @@ def read_tree(path: Path) -> tuple[Collection[str], dict[str, Any]]:
     expect_installed("msgpack", "pip install msgpack")
     data = path.read_bytes()
     count = _Count()
-    tree = _unpacked(
+    tree = _unpack(
         data,
         raw=False,
         ext_hook=_extension,
-        object_hook=count.whole,
+        object_hook=count.read_map,
         max_map_len=MOST_NODES,
         max_array_len=_MOST_LISTED,
         max_str_len=_MOST_NAME,
@@ -114,17 +114,17 @@ class _Count:
 
     entries = 0
 
-    def whole(self, read: dict[str, Any]) -> Any:
+    def read_map(self, read: dict[str, Any]) -> Any:
         """Return a map as it is, or the array whose chunks it holds. Raise ValueError for more entries than
         any model has.
         """
         self.entries += len(read)
         if self.entries > MOST_NODES:
             raise ValueError(f"it has more than {MOST_NODES} values")
-        return _joined(read) if _CHUNKED in read else read
+        return _join_chunks(read) if _CHUNKED in read else read
 
 
-def _unpacked(data: bytes, **limits: Any) -> Any:
+def _unpack(data: bytes, **limits: Any) -> Any:
     """Return the object in these bytes; what `limits` do not name may have no length at all."""
     none = dict.fromkeys(("max_map_len", "max_array_len", "max_str_len", "max_bin_len", "max_ext_len"), 0)
     return import_module("msgpack").unpackb(data, **{**none, **limits})
@@ -138,7 +138,7 @@ def _extension(code: int, data: bytes) -> Any:
         return None
     if code not in (_ARRAY, _SCALAR):
         raise ValueError(f"it has an extension of code {code}")
-    shape, kind, content = _unpacked(
+    shape, kind, content = _unpack(
         data, raw=True, max_array_len=64, max_str_len=len(data), max_bin_len=len(data)
     )
     return _array(shape, kind.decode() if isinstance(kind, bytes) else kind, content)
@@ -150,25 +150,25 @@ def _array(shape: Any, kind: Any, content: Any) -> Array:
     """
     if kind not in TYPES or not isinstance(content, bytes):
         raise ValueError(f"it has an array of {kind!r:.40}")
-    return _shaped(np.frombuffer(content, storage_type(kind)), shape)
+    return _reshape(np.frombuffer(content, storage_type(kind)), shape)
 
 
-def _shaped(flat: Array, shape: Any) -> Array:
+def _reshape(flat: Array, shape: Any) -> Array:
     """Return numbers in a shape. Raise ValueError if that has another number of cells."""
     if any(type(side) is not int or side < 0 for side in shape) or prod(shape) != flat.size:
         raise ValueError(f"it has an array of {flat.size} numbers in the shape {shape!r:.80}")
     return flat.reshape(shape)
 
 
-def _joined(read: Mapping[str, Any]) -> Array:
+def _join_chunks(read: Mapping[str, Any]) -> Array:
     """Return the array whose flat chunks a map holds."""
-    shape, chunks = (_listed(read.get(name)) for name in ("shape", "chunks"))
+    shape, chunks = (_list_items(read.get(name)) for name in ("shape", "chunks"))
     if not all(isinstance(chunk, np.ndarray) and chunk.ndim == 1 for chunk in chunks):
         raise ValueError("it has a chunk that is no flat array")
-    return _shaped(np.concatenate(chunks), shape)
+    return _reshape(np.concatenate(chunks), shape)
 
 
-def _listed(numbered: Any) -> list[Any]:
+def _list_items(numbered: Any) -> list[Any]:
     """Return the items of a tuple, which Flax writes as a map of numbers from 0. Raise ValueError for another
     map.
     """

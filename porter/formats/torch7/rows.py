@@ -14,7 +14,7 @@ from porter.filegraph.kernels import values, windows
 from porter.filegraph.kernels.layouts import pad, resize_nearest
 from porter.filegraph.kernels.resizing import Rule, resize
 from porter.filegraph.kernels.windows import Grid
-from porter.filegraph.program import KernelProgram, Row
+from porter.filegraph.program import KernelProgram, Row, each
 from porter.formats.torch7.calls import INPUT, ModuleFields, steps_of
 from porter.formats.torch7.objects import read_objects
 
@@ -164,11 +164,6 @@ def _row_of_merge(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda fields, *several: reduce(function, several)
 
 
-def _row_of_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the row of a function of one value."""
-    return lambda fields, x: function(x)
-
-
 _ROWS: Mapping[str, Callable[..., Any]] = by_name(
     {
         "CAddTable": _row_of_merge(np.add),
@@ -181,7 +176,7 @@ _ROWS: Mapping[str, Callable[..., Any]] = by_name(
         "SpatialBatchNormalization BatchNormalization": _batch_norm,
         "Concat JoinTable": lambda fields, *several: np.concatenate(several, _axis(fields, several[0])),
         "View Reshape": _view,
-        "SoftMax SpatialSoftMax": _row_of_function(lambda x: values.softmax(x, 1)),
+        "SoftMax SpatialSoftMax": each(lambda x: values.softmax(x, 1)),
         "Dropout SpatialDropout": lambda fields, x: x * (1 - fields.get("p", 0.5)),
         "InstanceNormalization": lambda fields, x, weight, bias: values.group_norm(
             x, x.shape[1], weight, bias, fields.get("eps", 1e-5)
@@ -202,26 +197,26 @@ _ROWS: Mapping[str, Callable[..., Any]] = by_name(
             _grid(fields, rounding="ceil" if fields.get("ceil_mode") else "floor"),
         ),
         "SpatialAveragePooling": _average_pool,
-        "SpatialAdaptiveMaxPooling": _row_of_function(lambda x: x.max((2, 3), keepdims=True)),
-        "SpatialAdaptiveAveragePooling": _row_of_function(lambda x: x.mean((2, 3), keepdims=True)),
+        "SpatialAdaptiveMaxPooling": each(lambda x: x.max((2, 3), keepdims=True)),
+        "SpatialAdaptiveAveragePooling": each(lambda x: x.mean((2, 3), keepdims=True)),
         "Linear": lambda fields, x, weight, bias=None: values.dense(x, weight, bias),
         "DepthConcat": _depth_concat,
         "PReLU": lambda fields, x, weight: values.relu(
             x, slope=values.per_channel(weight, x) if weight.size > 1 else weight.ravel()[0]
         ),
-        "ReLU": _row_of_function(values.relu),
-        "ReLU6": _row_of_function(lambda x: values.relu(x, 6.0)),
+        "ReLU": each(values.relu),
+        "ReLU6": each(lambda x: values.relu(x, 6.0)),
         "Threshold": lambda fields, x: np.where(x > fields.get("threshold", 1e-6), x, fields.get("val", 0.0)),
         "HardTanh": lambda fields, x: np.clip(x, fields.get("min_val", -1.0), fields.get("max_val", 1.0)),
         "LeakyReLU": lambda fields, x: values.relu(x, slope=fields.get("negval", 0.01)),
         "ELU": lambda fields, x: values.elu(x, fields.get("alpha", 1.0)),
         "SoftPlus": _softplus,
-        "SoftSign": _row_of_function(lambda x: x / (1 + np.abs(x))),
-        "Sigmoid": _row_of_function(values.sigmoid),
-        "Tanh": _row_of_function(np.tanh),
-        "Square": _row_of_function(np.square),
-        "Identity": _row_of_function(lambda x: x),
-        "LogSoftMax": _row_of_function(lambda x: values.log_softmax(x, 1)),
+        "SoftSign": each(lambda x: x / (1 + np.abs(x))),
+        "Sigmoid": each(values.sigmoid),
+        "Tanh": each(np.tanh),
+        "Square": each(np.square),
+        "Identity": each(lambda x: x),
+        "LogSoftMax": each(lambda x: values.log_softmax(x, 1)),
         "MulConstant": lambda fields, x: x * fields.get("constant_scalar", 1.0),
         "AddConstant": lambda fields, x: x + fields.get("constant_scalar", 0.0),
         "SpatialZeroPadding": _row_of_padding("constant"),

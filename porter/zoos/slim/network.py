@@ -113,7 +113,7 @@ def _frozen_network(
     each number type and the code takes seconds.
     """
     tensorflow = import_tensorflow()
-    v1 = import_tensorflow().compat.v1
+    v1 = tensorflow.compat.v1
     graph = tensorflow.Graph()
     with graph.as_default():
         images = v1.placeholder(tensorflow.float32, [None, *size, 3], name="input")
