@@ -40,7 +40,7 @@ class Checkpoint:
         graph: what the file's layers compute, where it says so.
         files: the checkpoint's files, if it is not the one file `path`.
         digests: of each of its files, if they were read with their digests
-            (porter.formats.reading.read_weights).
+            (porter.formats.reading.read_with_digests).
         stated: what the file says of its model by name, as porter writes it into a file that can hold it
             (porter.conversion).
         beside: the files of JSON that belong to it, such as the Hub's config.json.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from porter.base.dtypes import NamedArrays
 from porter.base.errors import FileError
@@ -25,8 +25,7 @@ ZIP_MAGIC = b"PK\x03\x04"
 class Reader(Protocol):
     """Reads a file. `outputs` are names of values of its graph, which it gives in place of its own outputs;
     `size` is of its image, where the graph leaves it open. `weights` holds its tensors (Format.weights),
-    otherwise those that the file itself names; of a format that is `renewed` it is a mapping of tensors by
-    name.
+    otherwise those that the file itself names.
     """
 
     def __call__(
@@ -35,7 +34,21 @@ class Reader(Protocol):
         /,
         outputs: Sequence[str] = (),
         size: Size | None = None,
-        weights: Path | NamedArrays | None = None,
+        weights: Path | None = None,
+    ) -> Checkpoint: ...
+
+
+class RenewingReader(Protocol):
+    """Reads a file as a `Reader` does, with other tensors, by the names of its own, in their place."""
+
+    def __call__(
+        self,
+        path: Path,
+        /,
+        outputs: Sequence[str] = (),
+        size: Size | None = None,
+        *,
+        tensors: NamedArrays,
     ) -> Checkpoint: ...
 
 
@@ -111,7 +124,9 @@ class Format:
         whole: a file of the same framework that carries its graph, as advice where one without it does not
             say enough.
         weights: the format of the other file of a model, which holds the tensors of this one's graph.
-        renewed: its tensors may be those of another file, under the same names.
+        renew: reads such a file with the tensors of another one; None if porter does not.
+        sizes_itself: the reader tries sizes by itself, and takes none.
+        parametrised: torch's modules may compute weights from the tensors of such a file.
     """
 
     name: str
@@ -124,7 +139,9 @@ class Format:
     rows: str | None = None
     whole: str | None = None
     weights: str | None = None
-    renewed: bool = False
+    renew: RenewingReader | None = None
+    sizes_itself: bool = False
+    parametrised: bool = False
 
 
 def reader(module: str, function: str) -> Reader:
@@ -133,22 +150,31 @@ def reader(module: str, function: str) -> Reader:
     """
 
     def read(
-        path: Path,
-        /,
-        outputs: Sequence[str] = (),
-        size: Size | None = None,
-        weights: Path | NamedArrays | None = None,
+        path: Path, /, outputs: Sequence[str] = (), size: Size | None = None, weights: Path | None = None
     ) -> Checkpoint:
-        arguments = {
-            name: value
-            # What is not asked for is left out, because a function may not take it.
-            for name, value in (("outputs", outputs), ("size", size), ("weights", weights))
-            if value
-        }
-        checkpoint: Checkpoint = getattr(import_module(module), function)(path, **arguments)
-        return checkpoint
+        return _call(module, function, path, outputs=outputs, size=size, weights=weights)
 
     return read
+
+
+def renewing_reader(module: str, function: str) -> RenewingReader:
+    """Return a reader as `reader` does, by a function that takes `tensors` too."""
+
+    def read(
+        path: Path, /, outputs: Sequence[str] = (), size: Size | None = None, *, tensors: NamedArrays
+    ) -> Checkpoint:
+        return _call(module, function, path, outputs=outputs, size=size, tensors=tensors)
+
+    return read
+
+
+def _call(module: str, function: str, path: Path, **stated: Any) -> Checkpoint:
+    """Call a function of a module that reads a file. What is not asked for is left out, because the function
+    may not take it.
+    """
+    arguments = {name: value for name, value in stated.items() if value}
+    checkpoint: Checkpoint = getattr(import_module(module), function)(path, **arguments)
+    return checkpoint
 
 
 def starts_with(*magics: bytes) -> Callable[[Content], bool]:

@@ -60,12 +60,11 @@ def read_checkpoint(
             tensors it can use.
         NotInstalled: it is a graph of TensorFlow's, and TensorFlow is not installed.
     """
-    checkpoint = _read_as_stored(path, outputs, size, weights)
-    if checkpoint.format not in ("torch", "safetensors"):
+    checkpoint = _read_stored(path, outputs, size, weights)
+    format = known_format(checkpoint.format)
+    if format is None or not format.parametrised:
         return checkpoint
-    from porter.formats.torch.computed_weights import (
-        with_computed_weights,  # files of other formats have none
-    )
+    from porter.formats.torch.computed_weights import with_computed_weights
 
     return with_computed_weights(checkpoint)
 
@@ -81,7 +80,7 @@ def _files_in_folder(path: Path) -> str | None:
     return f"name the weights file in it: {some(named)}" if named else None
 
 
-def _read_as_stored(
+def _read_stored(
     path: Path, outputs: Sequence[str] = (), size: Size | None = None, weights: Path | None = None
 ) -> Checkpoint:
     """Return the checkpoint of a file, by the reader of its format. Raise FileError for a format that porter
@@ -155,7 +154,7 @@ def _expect_nodes(graph: FileGraph, tensors: Collection[str], path: Path) -> Non
 
 def _reader_with_weights(format: Format, path: Path, weights: Path) -> Reader:
     """Return the reader of a format with the tensors of another file: a file of the format that holds this
-    one's tensors, or any weights for a format that is `renewed`. Raise UsageError for other formats.
+    one's tensors, or any weights for a format that has `renew`. Raise UsageError for other formats.
     """
     assert format.read is not None
     if format.weights is not None:
@@ -166,8 +165,8 @@ def _reader_with_weights(format: Format, path: Path, weights: Path) -> Reader:
             message = f"expected {what} beside {format.what}, got {weights_format.what}"
             raise UsageError(message, where=weights, next="name the file of the model's weights")
         return partial(format.read, weights=weights)
-    if not format.renewed:
-        graphs = ", ".join(known.what for known in READABLE if known.weights or known.renewed)
+    if format.renew is None:
+        graphs = ", ".join(known.what for known in READABLE if known.weights or known.renew)
         next = (
             "load the weights into the model and save the whole model; porter does so only for a port "
             f"and {graphs}"
@@ -175,8 +174,8 @@ def _reader_with_weights(format: Format, path: Path, weights: Path) -> Reader:
         raise UsageError(
             f"{format.what} has its own tensors, and {WEIGHTS} gives others", where=path, next=next
         )
-    weights_checkpoint = _read_as_stored(weights)
-    read_renewed = partial(format.read, weights=weights_checkpoint.tensors)
+    weights_checkpoint = _read_stored(weights)
+    read_renewed = partial(format.renew, tensors=weights_checkpoint.tensors)
 
     def read(path: Path, /, *arguments: Any, **keywords: Any) -> Checkpoint:
         """Read the file with the other one's tensors, and name both as the checkpoint's files."""
@@ -198,9 +197,10 @@ def _read_at_size(read: Reader, path: Path, outputs: Sequence[str], size: Size |
     checkpoint = read(path, outputs)
     is_stated = size is not None and None not in size
     graph = checkpoint.graph
-    # A size changes nothing where there is no graph, or one that has a size or no foreign node; Keras's
-    # graphs try sizes themselves.
-    if graph is None or graph.built_size or not graph.foreign or graph.language == "keras":
+    format = known_format(checkpoint.format)
+    sizes_itself = format is not None and format.sizes_itself
+    # A size changes nothing where there is no graph, or one that has a size or no foreign node.
+    if graph is None or graph.built_size or not graph.foreign or sizes_itself:
         return checkpoint
     sized = read(path, outputs, size if is_stated else _TRIED_SIZE)
     if sized.graph is None or (sized.graph.foreign and not is_stated):
@@ -208,7 +208,7 @@ def _read_at_size(read: Reader, path: Path, outputs: Sequence[str], size: Size |
     return sized if is_stated else replace(checkpoint, graph=replace(graph, sizable=True))
 
 
-def read_weights(
+def read_with_digests(
     path: Path,
     with_md5: bool | None = True,
     outputs: Sequence[str] = (),

@@ -17,7 +17,7 @@ from porter.base.dtypes import Array
 from porter.base.errors import PorterError, UsageError
 from porter.base.options import WEIGHTS, AnyPath
 from porter.filegraph.checkpoint import Checkpoint
-from porter.formats.reading import read_weights
+from porter.formats.reading import read_with_digests
 from porter.frameworks.in_memory import Held, Saved, expect_subject, save_model
 from porter.padding import Size
 from porter.port import IN_MEMORY
@@ -71,14 +71,14 @@ def save_and_read(
     outputs: Sequence[str] = (),
     size: Size | None = None,
 ) -> Exported:
-    """Save a model in memory, and return it as porter.formats.reading.read_weights reads a file.
+    """Save a model in memory, and return it as porter.formats.reading.read_with_digests reads a file.
 
     Where porter lacks an op for a graph of any size, the model is saved for one size, and then for one image:
     there more of it is constant.
 
     Raises:
         UsageError: it cannot be saved (porter.frameworks.in_memory), or has no graph that porter draws. Or as
-            `read_weights`.
+            `read_with_digests`.
     """
     with TemporaryDirectory(prefix="porter-") as folder:
         saved = save_model(model, Path(folder), example, size)
@@ -125,7 +125,7 @@ def checkpoint_of_variables(exported: Exported) -> Checkpoint | None:
 def _read(saved: Saved, outputs: Sequence[str], size: Size | None) -> Checkpoint:
     """Return the checkpoint of the file that a model in memory was saved as."""
     try:
-        return read_weights(saved.path, with_md5=False, outputs=outputs, size=size or saved.size)
+        return read_with_digests(saved.path, with_md5=False, outputs=outputs, size=size or saved.size)
     except PorterError as error:
         raise naming_model(error, saved) from None
 

@@ -14,7 +14,7 @@ from porter.base.errors import MappingError, NotInstalled, PorterError
 from porter.base.options import KEEP_ACTIVATION, KEEP_BACKGROUND
 from porter.data.timm_config import CONFIG_FILE
 from porter.filegraph.checkpoint import Checkpoint
-from porter.formats.reading import read_weights
+from porter.formats.reading import read_with_digests
 from porter.padding.sizes import InputSizes
 from porter.recipe import Member
 from porter.source.advice import error_without_graph, with_advice
@@ -63,7 +63,7 @@ def open_source(
             opened = open_port(port, member or find_member_of(port.record, recipes))
         case TrainedPort(port, weights):
             expect_wishes_of_port(port, wishes)
-            opened = open_trained(port, read_weights(weights), find_member_of(port.record, recipes))
+            opened = open_trained(port, read_with_digests(weights), find_member_of(port.record, recipes))
         case InMemory(model, example):
             opened = _open_model(save_and_read(model, example, wishes.outputs, wishes.size), wishes, recipes)
         case File() | FilePair() if member is not None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from porter.base.errors import DownloadError, UsageError
 from porter.base.options import WEIGHTS
 from porter.filegraph.checkpoint import Checkpoint
-from porter.formats.reading import read_weights
+from porter.formats.reading import read_with_digests
 from porter.port import IN_MEMORY, RECORD, Record, StoredPort
 from porter.recipe import Member, choose_options
 from porter.source.by_recipe import open_candidate
@@ -119,7 +119,7 @@ def _open_at(place: Place, record: Record, member: Member | None, wishes: Wishes
             _expect_same_file(record, source_port.record.model[file], source_port.folder / file)
             return open_port(source_port, member)
         case TrainedPort(source_port, tensors):
-            checkpoint = read_weights(tensors)
+            checkpoint = read_with_digests(tensors)
             _expect_same_file(record, checkpoint.sha256, tensors)
             _expect_graph(record, graph_file(source_port).sha256, source_port.folder, tensors)
             return open_trained(source_port, checkpoint, member)

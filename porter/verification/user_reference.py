@@ -24,7 +24,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
 from porter.filegraph.to_graph import to_graph
 from porter.files import digest
-from porter.formats.reading import read_weights
+from porter.formats.reading import read_with_digests
 from porter.frameworks import engine_name, get_engine
 from porter.frameworks.images import arrays_for_inputs, split_into_batches
 from porter.frameworks.in_memory import Saved
@@ -387,7 +387,7 @@ def _likely_names(opened: Opened) -> dict[str, tuple[str, ...]]:
 
 def _reference_of_file(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReference:
     """Read the file that `--reference` names, and return it as a reference."""
-    checkpoint = read_weights(given.file, with_md5=False)
+    checkpoint = read_with_digests(given.file, with_md5=False)
     record = GivenFile(file=given.file.name, sha256=checkpoint.sha256, maker=None)
     return _reference_of_checkpoint(given, record, checkpoint, opened, stored)
 

@@ -54,7 +54,7 @@ def _has_layout(layout: str) -> Callable[[Content], bool]:
     return lambda content: _layout(content) == layout
 
 
-_format = partial(Format, framework="tf", whole="a whole model (.keras)")
+_format = partial(Format, framework="tf", whole="a whole model (.keras)", sizes_itself=True)
 FORMATS = (
     _format(
         "keras-h5",

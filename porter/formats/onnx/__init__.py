@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from porter.formats.format import Content, Format, reader
+from porter.formats.format import Content, Format, reader, renewing_reader
 
 
 def _is_onnx(content: Content) -> bool:
@@ -25,6 +25,6 @@ FORMATS = (
         _is_onnx,
         reader("porter.formats.onnx.read", "read_onnx"),
         engine="onnx",
-        renewed=True,
+        renew=renewing_reader("porter.formats.onnx.read", "read_onnx"),
     ),
 )

@@ -42,17 +42,17 @@ def read_onnx(
     path: Path,
     outputs: Sequence[str] = (),
     size: Size | None = None,
-    weights: NamedArrays | None = None,
+    tensors: NamedArrays | None = None,
 ) -> Checkpoint:
     """Return an ONNX model of one image: its graph, which ends at `outputs` if any are named, and every
     tensor of real numbers that it stores.
 
     Args:
         size: of the image, where the model leaves it open.
-        weights: by name, tensors in place of those that it stores: all that its layers have.
+        tensors: by name, in place of those that it stores: all that its layers have.
 
     Raises:
-        MappingError: a tensor of `weights` is missing, or is none of the model's.
+        MappingError: one of `tensors` is missing, or is none of the model's.
         FileError: as porter.formats.onnx.proto.read_message, or the model computes with whole numbers.
         UsageError: the graph lacks one of `outputs`.
         NotInstalled: the package `onnx` is not installed.
@@ -63,11 +63,11 @@ def read_onnx(
 
     try:
         model = read_message(path, refuse)
-        if weights is None:
+        if tensors is None:
             return _read(model, path, refuse, outputs, size)
-        checkpoint = _read(with_tensors(model, weights), path, refuse, outputs, size)
+        checkpoint = _read(with_tensors(model, tensors), path, refuse, outputs, size)
         if checkpoint.graph is not None:
-            expect_every_tensor(model, checkpoint.graph, weights)
+            expect_every_tensor(model, checkpoint.graph, tensors)
         return checkpoint
     except UnicodeDecodeError:
         raise refuse("a name in the model is not text", "fetch or copy it again") from None

@@ -24,5 +24,6 @@ FORMATS = (
         "a .safetensors",
         _is_safetensors,
         reader("porter.formats.safetensors.tensors", "read_safetensors"),
+        parametrised=True,
     ),
 )

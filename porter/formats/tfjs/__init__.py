@@ -27,5 +27,5 @@ def _is_graph(content: Content) -> bool:
 _format = partial(Format, read=reader("porter.formats.tfjs.read", "read_tfjs"), framework="tf", engine="tf")
 FORMATS = (
     _format("tfjs-graph", "a TensorFlow.js graph model (model.json)", _is_graph),
-    _format("tfjs-layers", "a TensorFlow.js layers model (model.json)", _is_model),
+    _format("tfjs-layers", "a TensorFlow.js layers model (model.json)", _is_model, sizes_itself=True),
 )

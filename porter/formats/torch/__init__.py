@@ -35,6 +35,7 @@ FORMATS = (
         _is_archive,
         reader("porter.formats.torch.read", "read_archive"),
         framework="torch",
+        parametrised=True,
     ),
     Format(
         "torch-legacy",

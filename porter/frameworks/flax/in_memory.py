@@ -17,7 +17,7 @@ from porter.base.dtypes import Array
 from porter.base.errors import PorterError, UsageError, first_line
 from porter.base.package import expect_installed, install
 from porter.filegraph.file_graph import FileGraph, FileNode
-from porter.formats.reading import read_weights
+from porter.formats.reading import read_with_digests
 from porter.frameworks.flax.graph_module import GraphModule
 from porter.frameworks.flax.tracing.primitives import to_model
 from porter.frameworks.flax.tracing.trace import Traced, array_of, compile_module, input_names, merge, trace
@@ -95,7 +95,7 @@ def _maps_among_outputs(traced: Traced, path: Path) -> frozenset[int]:
     graph = None
     if any(len(traced.shapes[name]) == 4 for name in traced.outputs):
         with suppress(PorterError):  # told by whoever reads the file in the end
-            graph = read_weights(path, with_md5=False).graph
+            graph = read_with_digests(path, with_md5=False).graph
     outputs = [] if graph is None else [(graph, graph.by_name.get(name)) for name in graph.given.values()]
     return frozenset(index for index, output in enumerate(outputs) if _is_transposed_map(*output))
 

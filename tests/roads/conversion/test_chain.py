@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import porter
-from porter.formats.reading import read_weights
+from porter.formats.reading import read_with_digests
 from tests.support.fixtures import WeightsMaker
 from tests.support.weights_files import published_like
 
@@ -38,7 +38,7 @@ def through(first: Path, variant: str, folder: Path, bare: bool) -> dict[str, by
 
 
 def tensors(file: Path) -> dict[str, bytes]:
-    return {name: array.tobytes() for name, array in read_weights(file).tensors.items()}
+    return {name: array.tobytes() for name, array in read_with_digests(file).tensors.items()}
 
 
 @pytest.mark.parametrize(

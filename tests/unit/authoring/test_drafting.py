@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 import porter
 from porter.authoring.draft.draft import draft_recipe
 from porter.authoring.drafting import new_recipe
-from porter.formats.reading import read_checkpoint, read_weights
+from porter.formats.reading import read_checkpoint, read_with_digests
 from porter.graph import Add, BatchNorm, Conv, Graph, Node, Op, Relu
 from porter.graph.blocks.find_blocks import find_blocks
 from porter.padding import Convention, Window
@@ -298,7 +298,7 @@ def test_a_draft_that_says_another_graph_is_refused(
 
 
 def test_a_draft_names_a_recipe_that_has_a_part_of_the_file(tmp_path: Path) -> None:
-    whole = read_weights(published_like(tmp_path, "squeezenet1_1", "torchvision")).tensors
+    whole = read_with_digests(published_like(tmp_path, "squeezenet1_1", "torchvision")).tensors
     save_file(dict(list(whole.items())[: len(whole) * 2 // 5]), tmp_path / "part.safetensors")
     new_recipe("own", tmp_path / "own.yaml", weights=tmp_path / "part.safetensors")
     assert "38% of the tensors fit squeezenet1_1" in (tmp_path / "own.yaml").read_text()

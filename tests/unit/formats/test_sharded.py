@@ -12,7 +12,7 @@ import torch
 from safetensors.numpy import save_file
 
 from porter.base.errors import FileError
-from porter.formats.reading import read_weights
+from porter.formats.reading import read_with_digests
 from porter.source.place import file_at
 from tests.support.arrays import Array
 
@@ -39,7 +39,7 @@ def folder_of(folder: Path, weight_map: Any = None) -> Path:
 def test_all_shards_are_read(tmp_path: Path) -> None:
     index = folder_of(tmp_path)
     assert file_at(tmp_path).path == index
-    found = read_weights(index)
+    found = read_with_digests(index)
     assert found.format == "safetensors" and found.tensors.keys() == ARRAYS.keys()
     assert all(np.array_equal(found.tensors[name], array) for name, array in ARRAYS.items())
     assert {path.name for path in found.digests} == {index.name, *MAP.values()}
@@ -51,7 +51,7 @@ def test_shards_of_torch_are_read(tmp_path: Path) -> None:
         torch.save({tensor: torch.from_numpy(ARRAYS[tensor])}, tmp_path / name)
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": held}))
-    found = read_weights(file_at(tmp_path).path)
+    found = read_with_digests(file_at(tmp_path).path)
     assert (found.format, found.dialect) == ("torch", "torch") and found.tensors.keys() == held.keys()
 
 
@@ -61,7 +61,7 @@ def test_the_cache_of_hugging_face_has_links(tmp_path: Path) -> None:
     snapshot.mkdir(parents=True)
     for file in blobs.iterdir():
         (snapshot / file.name).symlink_to(Path("../../blobs") / file.name)
-    assert read_weights(file_at(snapshot).path).tensors.keys() == ARRAYS.keys()
+    assert read_with_digests(file_at(snapshot).path).tensors.keys() == ARRAYS.keys()
 
 
 CONTRADICTORY = {
@@ -84,7 +84,7 @@ CONTRADICTORY = {
 def test_what_index_and_shards_disagree_about_is_one_error(case: str, tmp_path: Path) -> None:
     save_file({"b.weight": ARRAYS["b.weight"]}, tmp_path / "outside.safetensors")
     with pytest.raises(FileError) as refused:
-        read_weights(folder_of(tmp_path / "folder", CONTRADICTORY[case]))
+        read_with_digests(folder_of(tmp_path / "folder", CONTRADICTORY[case]))
     assert refused.value.next == "fetch the folder again, whole"
 
 
@@ -93,4 +93,4 @@ def test_a_link_out_of_the_folder_is_refused(tmp_path: Path) -> None:
     (index.parent / "model-2.safetensors").rename(tmp_path / "outside.safetensors")
     (index.parent / "model-2.safetensors").symlink_to(tmp_path / "outside.safetensors")
     with pytest.raises(FileError, match="a link to another folder"):
-        read_weights(index)
+        read_with_digests(index)
