@@ -13,6 +13,8 @@ MOST_LAYERS = 20_000
 """Nodes of the graph that porter reads in a file: each takes a quarter of a millisecond, and more of their
 parts are no model's.
 """
+MOST_TENSOR_AXES = 32
+"""Axes of a stored tensor: numpy before 2 takes no more."""
 _MOST_EXPANSION = 64
 _NEVER_REFUSED = 64 << 20
 _MOST_VALUES = 1 << 21

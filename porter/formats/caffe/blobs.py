@@ -9,7 +9,7 @@ from itertools import islice
 import numpy as np
 
 from porter.base.dtypes import Array
-from porter.formats.limits import MOST_NODES
+from porter.formats.limits import MOST_NODES, MOST_TENSOR_AXES
 from porter.formats.protobuf import expect_varint, iterate_fields
 
 _NET_NAME, _LAYER = 1, 100
@@ -26,8 +26,7 @@ _DELIMITED = 2
 _LEGACY_SHAPE = (1, 2, 3, 4)
 """num, channels, height, width: the shape of a blob before it had a field."""
 _MOST_PARTS = 1 << 12
-_MOST_AXES = 32
-"""The most parts of a blob's numbers, which Caffe writes as one, and the most axes of a blob."""
+"""The most parts of a blob's numbers, which Caffe writes as one."""
 
 
 def read_blobs(data: bytes) -> dict[str, list[Array]]:
@@ -82,13 +81,13 @@ def _shape_and_parts(data: memoryview, name: str) -> tuple[tuple[int, ...], list
             if number in _LEGACY_SHAPE:
                 legacy[number] = value
         elif number == _SHAPE:
-            sizes = list(islice(_read_sizes(value), _MOST_AXES + 1))
+            sizes = list(islice(_read_sizes(value), MOST_TENSOR_AXES + 1))
         elif number in (_FLOATS, _DOUBLES):
             width = 4 if number == _FLOATS else 8
             # A part of other bytes is left out, and the numbers are then fewer than the shape says.
             if len(value) % width == 0:
                 parts.append(np.frombuffer(value, f"<f{width}"))
-        if len(parts) > _MOST_PARTS or len(sizes) > _MOST_AXES:
+        if len(parts) > _MOST_PARTS or len(sizes) > MOST_TENSOR_AXES:
             raise ValueError(f"a blob of '{name}' has too many parts")
     if not sizes and legacy:
         sizes = [legacy.get(number, 0) for number in _LEGACY_SHAPE]

@@ -12,14 +12,13 @@ import numpy as np
 
 from porter.base.dtypes import Array, NamedArrays
 from porter.formats.cursor import Cursor
-from porter.formats.limits import MOST_NODES
+from porter.formats.limits import MOST_NODES, MOST_TENSOR_AXES
 from porter.formats.mxnet import LIST_MAGIC
 
 _V1, _V2, _V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
 """The numbers that arrays of later versions begin with."""
 _TYPES = ("<f4", "<f8", "<f2", "u1", "<i4", "i1", "<i8")
 """The types of numbers, in the order of mshadow's type flags."""
-_MOST_AXES = 32
 
 
 def read_arrays(data: bytes) -> NamedArrays:
@@ -61,7 +60,7 @@ def _read_array(cursor: Cursor) -> Array:
         raise ValueError("it has sparse arrays")
     newer = first in (_V1, _V2, _V3)
     axes = cursor.number("I") if newer else first
-    if axes > _MOST_AXES:
+    if axes > MOST_TENSOR_AXES:
         raise ValueError(f"an array has {axes} axes")
     shape = cursor.array("i8" if newer else "u4", axes).tolist()
     if not shape:

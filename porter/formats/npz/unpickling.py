@@ -15,9 +15,9 @@ import numpy as np
 
 from porter.base.dtypes import Array
 from porter.base.errors import FileError
+from porter.formats.limits import MOST_TENSOR_AXES
 from porter.formats.pickled import Maker, PickledObject, Vocabulary, unpickle
 
-_MOST_AXES = 32
 _SAVE_AGAIN = "where it was made, save it again: numpy.savez(FILE, **{name: array})"
 
 
@@ -61,7 +61,7 @@ def make_array(data: bytes, dtype: np.dtype[Any], shape: tuple[int, ...], fortra
     Raises:
         FileError: type and shape need another number of bytes.
     """
-    possible = len(shape) <= _MOST_AXES and min(shape, default=0) >= 0
+    possible = len(shape) <= MOST_TENSOR_AXES and min(shape, default=0) >= 0
     # numpy is asked only for what has exactly these bytes.
     fits = possible and math.prod(shape) * dtype.itemsize == len(data) and dtype.itemsize > 0
     try:
@@ -71,7 +71,7 @@ def make_array(data: bytes, dtype: np.dtype[Any], shape: tuple[int, ...], fortra
             )
     except (ValueError, OverflowError):  # one axis is 0 and another too long for numpy
         pass
-    declared = "x".join(map(str, shape[:_MOST_AXES]))[:100]
+    declared = "x".join(map(str, shape[:MOST_TENSOR_AXES]))[:100]
     raise FileError(
         f"an array declares {declared} of {dtype}, and its data has {len(data)} bytes",
         where=where,

@@ -19,6 +19,7 @@ from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import FileError, NotInstalled
 from porter.base.left_out import LeftOut
 from porter.base.package import install
+from porter.filegraph.names import expect_values
 from porter.filegraph.value_names import NodeOutput
 from porter.formats.limits import MOST_NODES, most_bytes
 from porter.formats.onnx.nodes import MISSING, OnnxNode
@@ -58,11 +59,15 @@ class OnnxGraph:
     passed: Sequence[tuple[LeftOut, NodeOutput]] = ()
 
 
-def read_message(path: Path, refuse: Refuse) -> OnnxGraph:
+def read_message(path: Path, refuse: Refuse, outputs: Sequence[str] = ()) -> OnnxGraph:
     """Parse a model's file, and return its nodes and its tensors, which stand in the file or in files of its
     folder.
 
+    Args:
+        outputs: names of the values at which the graph ends; its own outputs if there are none.
+
     Raises:
+        UsageError: the model lacks one of `outputs`.
         FileError: it is damaged or too large, its operators are older than opset 7, it calls functions of its
             own, a tensor does not hold what it declares, or keeps its numbers outside the folder.
         NotInstalled: the package `onnx` is not installed.
@@ -90,7 +95,20 @@ def read_message(path: Path, refuse: Refuse) -> OnnxGraph:
             f"the model's tensors take {stored_bytes} bytes, more than files of their size may ({most})",
             "export it again",
         )
+    if outputs:
+        _end_at(proto.graph, outputs, [name for name in sources if name])
     return OnnxGraph(proto, nodes, sources, arrays, files, passed=scope.passed)
+
+
+def _end_at(graph: Any, outputs: Sequence[str], values: Sequence[str]) -> None:
+    """Make the named values the outputs of a graph, in place of its own. Raise UsageError for one that is not
+    among `values`.
+    """
+    expect_values(outputs, values)
+    kind = graph.output[0].type.tensor_type.elem_type if graph.output else 0
+    del graph.output[:]
+    for name in outputs:
+        graph.output.add(name=name).type.tensor_type.elem_type = kind
 
 
 def _expect_readable(proto: Any, opset: int, refuse: Refuse) -> None:

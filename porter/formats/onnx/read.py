@@ -13,7 +13,7 @@ from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, names_depending_on
 from porter.filegraph.file_graph import FileGraph, Foreign
 from porter.filegraph.finishing import finish
-from porter.filegraph.names import expect_values, node_titles, with_scope_names
+from porter.filegraph.names import node_titles, with_scope_names
 from porter.filegraph.reading import begin, read_nodes
 from porter.filegraph.value_names import NodeOutput
 from porter.formats.limits import most_bytes
@@ -62,10 +62,10 @@ def read_onnx(
         return FileError(message, where=path, next=next)
 
     try:
-        model = read_message(path, refuse)
+        model = read_message(path, refuse, outputs)
         if tensors is None:
-            return _read(model, path, refuse, outputs, size)
-        checkpoint = _read(with_tensors(model, tensors), path, refuse, outputs, size)
+            return _read(model, path, refuse, size)
+        checkpoint = _read(with_tensors(model, tensors), path, refuse, size)
         if checkpoint.graph is not None:
             expect_every_tensor(model, checkpoint.graph, tensors)
         return checkpoint
@@ -73,14 +73,10 @@ def read_onnx(
         raise refuse("a name in the model is not text", "fetch or copy it again") from None
 
 
-def _read(
-    model: OnnxGraph, path: Path, refuse: Refuse, outputs: Sequence[str], size: Size | None
-) -> Checkpoint:
+def _read(model: OnnxGraph, path: Path, refuse: Refuse, size: Size | None) -> Checkpoint:
     """Return the checkpoint of a model: its tensors and its graph. A model whose inputs are no images comes
     without a graph, with a note that says why. Raise FileError if no output depends on the image.
     """
-    if outputs:
-        _end_at(model.proto.graph, outputs, [name for name in model.sources if name])
     tensors = {name: array for name, array in model.arrays.items() if array.ndim and is_floating(array)}
     inputs = _inputs(model)
     integer_inputs = _integer_inputs(model, inputs, refuse)
@@ -138,17 +134,6 @@ def _why_unread(inputs: Sequence[Any]) -> str:
         "inputs of one batch are expected: an image, or a tensor that can be one, and others of known sizes"
     )
     return f"{UNREAD}: {wanted}; found {names}"
-
-
-def _end_at(graph: Any, outputs: Sequence[str], values: Sequence[str]) -> None:
-    """Make the named values the outputs of a graph, in place of its own. Raise UsageError for one that is not
-    among `values`.
-    """
-    expect_values(outputs, values)
-    kind = graph.output[0].type.tensor_type.elem_type if graph.output else 0
-    del graph.output[:]
-    for name in outputs:
-        graph.output.add(name=name).type.tensor_type.elem_type = kind
 
 
 @dataclass(frozen=True)

@@ -113,26 +113,36 @@ def _read_conv_transpose(node: OnnxNode, x: Tensor, weights: Tensor, bias: Tenso
     output_padding = (0, 0, *node.integers("output_padding"))[-2:]
     output_shape = node.integers("output_shape")[2 - len(kernel.shape) :]
     output_shape = (1, *output_shape) if len(output_shape) == 1 else output_shape
-    cut: list[int] = []
-    for axis, size in enumerate((value.value.shape or ())[1:]):
-        if output_shape or rule in ("SAME_UPPER", "SAME_LOWER"):
-            if output_shape and size is None:
-                raise Unsupported("to a size that does not follow from its input's")
-            # `excess` is how many cells the kernels reach beyond the output.
-            # Without an output shape, the output is the input's size times the stride.
-            excess = window.extent(axis) + output_padding[axis] - window.stride[axis]
-            if output_shape and size:
-                excess += size * window.stride[axis] - output_shape[axis]
-            if excess < 0 and not output_shape:
-                raise Unsupported("by SAME whose kernel is shorter than its stride")
-            first, last = _split_excess(excess, rule)
-        else:
-            pads = _stated_pads(node)
-            first, last = pads[axis], pads[axis + 2]
-        cut += [first, last - output_padding[axis]]
-    cut_pads = cut[0], cut[1], cut[2], cut[3]
+    if output_shape or rule in ("SAME_UPPER", "SAME_LOWER"):
+        sizes = zip((value.value.shape or ())[1:], output_shape or (None, None), strict=True)
+        excess = [
+            _excess_cells(window, axis, size, wanted) + output_padding[axis]
+            for axis, (size, wanted) in enumerate(sizes)
+        ]
+        if min(excess) < 0 and not output_shape:
+            raise Unsupported("by SAME whose kernel is shorter than its stride")
+        (top, bottom), (left, right) = (_split_excess(cells, rule) for cells in excess)
+    else:
+        top, left, bottom, right = _stated_pads(node)
+    cut_pads = top, bottom - output_padding[0], left, right - output_padding[1]
     op = ConvTranspose(kernel.shape[1] * groups, window, cut_pads, groups, "bias" in tensors)
     return _with_axes_of(kernel.shape[2:], value.apply_op(op, **tensors))
+
+
+def _excess_cells(window: Window, axis: int, size: int | None, wanted: int | None) -> int:
+    """Return how many cells the kernels of a transposed convolution reach beyond the output of an axis, below
+    zero if they reach less far.
+
+    Args:
+        size: cells of the input.
+        wanted: cells of the output; None for as many as those of the input, times the stride.
+    """
+    excess = window.extent(axis) - window.stride[axis]
+    if wanted is None:
+        return excess
+    if size is None:
+        raise Unsupported("to a size that does not follow from its input's")
+    return excess + size * window.stride[axis] - wanted
 
 
 def _split_excess(excess: int, rule: str) -> tuple[int, int]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from porter.formats.limits import MOST_TENSOR_AXES
 from porter.formats.protobuf import MOST_PARTS, iterate_fields
 from porter.formats.tf_checkpoint.model_tensors import ObjectTensor, Shape
 
 _MOST_FIELDS = 1 << 16
-_MOST_AXES = 32
 
 Extents = tuple[tuple[int, int | None], ...]
 """Where a slice begins along each axis, and its size; None for the whole axis."""
@@ -112,8 +112,8 @@ def read_extents(data: memoryview) -> Extents:
 def _read_axes(message: MessageFields, field: int) -> list[MessageFields]:
     """Read a repeated field, which has one message for each axis."""
     parts = message.contents.get(field, [])
-    if len(parts) > _MOST_AXES:
-        raise ValueError(f"a tensor has {len(parts)} axes, more than {_MOST_AXES}")
+    if len(parts) > MOST_TENSOR_AXES:
+        raise ValueError(f"a tensor has {len(parts)} axes, more than {MOST_TENSOR_AXES}")
     return list(map(read_fields, parts))
 
 

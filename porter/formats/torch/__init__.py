@@ -11,16 +11,16 @@ PyTorch's ImageNet example.
 LIBRARY = "library"
 """The key for the library whose training script wrote the file, among the facts that porter takes from it."""
 
-_MAGIC = b"\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
-_FRAME = len(_MAGIC).to_bytes(8, "little")
+MAGIC = 0x1950A86A20F9469CFC6C
+"""torch.serialization.MAGIC_NUMBER, the first thing in a stream of torch < 1.6."""
+_PICKLED = b"\x8a\n" + MAGIC.to_bytes(10, "little") + b"."
+_FRAME = len(_PICKLED).to_bytes(8, "little")
 _STREAMS = (
-    b"\x80\x02" + _MAGIC,
-    b"\x80\x03" + _MAGIC,
-    *(b"\x80" + version + b"\x95" + _FRAME + _MAGIC for version in (b"\x04", b"\x05")),
+    b"\x80\x02" + _PICKLED,
+    b"\x80\x03" + _PICKLED,
+    *(b"\x80" + version + b"\x95" + _FRAME + _PICKLED for version in (b"\x04", b"\x05")),
 )
-"""torch.serialization.MAGIC_NUMBER, pickled: the first thing in a stream of torch < 1.6, in protocol 2 unless
-a script asks.
-"""
+"""How such a stream begins, in protocol 2 unless a script asks."""
 
 
 def _is_archive(content: Content) -> bool:

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from porter.formats.limits import MOST_TENSOR_AXES
 from porter.formats.pickled import Maker, PickledGlobal, PickledObject, Vocabulary, read_mapping_items
 from porter.formats.torch_export import SAVE as EXPORT
 
 SAVE = f"where it was made, save only model.state_dict(), or the graph too: {EXPORT}"
 _MOST_TEXT = 1 << 16
 """No name of a tensor is longer. The arrays of numpy that scripts keep beside the weights are."""
-_MOST_AXES = 32
 _CLASSES = {
     "Float": "float32",
     "Double": "float64",
@@ -181,7 +181,7 @@ def _rebuild_tensor(
     are_tuples = type(shape) is tuple and type(strides) is tuple
     if not isinstance(storage, Storage) or not are_tuples or len(shape) != len(strides):
         raise ValueError("a tensor is not as torch pickles it")
-    _expect(len(shape) <= _MOST_AXES)
+    _expect(len(shape) <= MOST_TENSOR_AXES)
     return TorchTensor(
         storage,
         _expect_count(offset),

@@ -14,7 +14,7 @@ from porter.base.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files.zips import ZipMembers, open_zip
 from porter.formats.pickled import unpickle
-from porter.formats.torch import ARCH, LIBRARY
+from porter.formats.torch import ARCH, LIBRARY, MAGIC
 from porter.formats.torch.objects import (
     SAVE,
     Storage,
@@ -26,7 +26,7 @@ from porter.formats.torch.objects import (
 from porter.formats.torch.storage_values import ByteRange, Content, StorageValues
 from porter.formats.torch.wrapping import TIMM_AVERAGES, unwrap
 
-_MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
+_PROTOCOL = 1001
 _PICKLE = "data.pkl"
 _LOCAL_HEADER = 30
 _LENGTHS_IN_HEADER = slice(26, 30)
@@ -169,7 +169,7 @@ def _read_stream(path: Path, content: Content) -> tuple[object, StorageValues]:
         pickles.append(pickled)
     magic, version, _, saved, keys = pickles
     damaged = FileError("this PyTorch file is cut short or damaged", where=path, next="fetch it again")
-    if magic != _MAGIC or version != _PROTOCOL or not isinstance(keys, list):
+    if magic != MAGIC or version != _PROTOCOL or not isinstance(keys, list):
         raise damaged
     ranges: dict[str, ByteRange] = {}
     for key in keys:
