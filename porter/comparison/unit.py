@@ -12,9 +12,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from porter.base.errors import MappingError
+from porter.base.dtypes import Array
 from porter.frameworks import Tensors
 from porter.graph import Node, ops, site_of
+from porter.graph.folding import norm_deviation
 from porter.graph.ops import Axes, Shape, channels_in, is_map
 from porter.graph.ops.kinds import attributes
 from porter.padding import Window, pad_amounts
@@ -176,13 +177,8 @@ def _norm_as_scale(node: Node, op: ops.BatchNorm, tensors: Mapping[str, Numbers]
     Raises:
         MappingError: a variance plus epsilon is not above 0.
     """
-    spread = tensors["variance"] + op.epsilon
-    if not np.all(spread > 0):
-        raise MappingError(
-            f"expected a variance above -{op.epsilon:g}, got {np.min(tensors['variance']):g}",
-            where=f"{node.path}:variance",
-        )
-    gamma = tensors.get("gamma", np.ones(1)) / np.sqrt(spread)
+    deviation = norm_deviation(op, tensors["variance"], node.path)
+    gamma = tensors.get("gamma", np.ones(1)) / deviation
     return {"gamma": gamma, "beta": tensors.get("beta", np.zeros(1)) - tensors["mean"] * gamma}
 
 
@@ -220,11 +216,11 @@ def moved(op: ops.Op, shape: Shape) -> bytes:
         shape: of the input; an unknown size counts as 1.
     """
     sizes = [size or 1 for size in shape]
-    cells: NDArray[np.int64] = np.arange(math.prod(sizes)).reshape(sizes)
+    cells: Array = np.arange(math.prod(sizes)).reshape(sizes)
     match op:
         case ops.Rearrange():
-            for reshapes, numbers in op.steps(shape, is_map(shape)):
-                cells = cells.reshape(numbers) if reshapes else cells.transpose(numbers)
+            for step in op.steps(shape, is_map(shape)):
+                cells = step.apply(cells)
         case ops.Flatten(order="HWC"):
             cells = cells.transpose(1, 2, 0)
         case ops.ChannelShuffle():

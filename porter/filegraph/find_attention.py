@@ -230,8 +230,8 @@ def _apply_move(op: object, numbers: Array) -> Array | None:
     and for one that gives a map.
     """
     if isinstance(op, Rearrange):
-        for is_reshape, sizes_or_order in op.steps(numbers.shape, of_map=False):
-            numbers = numbers.reshape(sizes_or_order) if is_reshape else numbers.transpose(sizes_or_order)
+        for step in op.steps(numbers.shape, of_map=False):
+            numbers = step.apply(numbers)
         return None if op.map else numbers
     if isinstance(op, CropAxis):
         cells = slice(op.before, numbers.shape[op.axis] - op.after, op.step)

@@ -126,15 +126,9 @@ def _fold_norm(op: _Linear, layer: NamedArrays, norm: Node, statistics: NamedArr
     kernel = _float64(layer["kernel"])
     mean = _float64(statistics["mean"])
     variance = _float64(statistics["variance"])
-    squared_deviation = variance + norm.op.epsilon
-    if not np.all(squared_deviation > 0):
-        raise MappingError(
-            f"expected a variance above -{norm.op.epsilon:g}, got {np.min(variance):g}",
-            where=f"{norm.path}:variance",
-        )
     gamma = _float64(statistics["gamma"]) if norm.op.scale else 1.0
     beta = _float64(statistics["beta"]) if norm.op.center else 0.0
-    scale = gamma / np.sqrt(squared_deviation)
+    scale = gamma / norm_deviation(norm.op, variance, norm.path)
     bias = (_float64(layer["bias"]) if "bias" in layer else 0.0) - mean
     new_bias = bias * scale + beta
     if isinstance(op, ConvTranspose):
@@ -144,6 +138,19 @@ def _fold_norm(op: _Linear, layer: NamedArrays, norm: Node, statistics: NamedArr
         return {"kernel": (kernel_of_groups * scale_of_groups).reshape(kernel.shape), "bias": new_bias}
     scale_of_filters = scale.reshape(-1, *[1] * (kernel.ndim - 1))
     return {"kernel": kernel * scale_of_filters, "bias": new_bias}
+
+
+def norm_deviation(op: BatchNorm, variance: NDArray[np.float64], path: str) -> NDArray[np.float64]:
+    """Return what the norm `path` divides each channel by, the root of the variance plus epsilon.
+
+    Raises:
+        MappingError: that sum is not above 0.
+    """
+    if not np.all(variance + op.epsilon > 0):
+        raise MappingError(
+            f"expected a variance above -{op.epsilon:g}, got {np.min(variance):g}", where=f"{path}:variance"
+        )
+    return np.sqrt(variance + op.epsilon)
 
 
 def _float64(array: Array) -> NDArray[np.float64]:

@@ -5,7 +5,7 @@ between them.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -26,7 +26,7 @@ from porter.padding import ANY, Site, Size
 
 INPUT = "input"
 _SIZES_KEPT = 8
-"""So many sizes of an image the shapes in a graph are kept for: each is asked for again and again."""
+"""So many sizes of an image the shapes in a graph are kept for."""
 MOST_INPUTS = 16
 """More than any network takes; a file may state any number."""
 Argument = int | float | bool | str | tuple["Argument", ...] | None
@@ -123,6 +123,7 @@ class Graph:
         scopes: the blocks that the nodes came from, outermost first; they shape generated code, not the
             function.
         further_inputs: the inputs after the first, in their order.
+        shape_cache: what `shapes` computed for the last sizes: each is asked for again and again.
     """
 
     nodes: tuple[Node, ...]
@@ -132,6 +133,9 @@ class Graph:
     further: tuple[str, ...] = ()
     axes: tuple[int | None, ...] = ()
     further_inputs: tuple[FurtherInput, ...] = ()
+    shape_cache: dict[Size, Mapping[str, Shape]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -154,11 +158,6 @@ class Graph:
         for node in self.nodes:
             calls.setdefault(node.holder, []).append(node)
         return {path: tuple(nodes) for path, nodes in calls.items()}
-
-    @cached_property
-    def shapes_kept(self) -> dict[Size, Mapping[str, Shape]]:
-        """The shapes that `shapes` computed lately, by size."""
-        return {}
 
     @cached_property
     def open_shapes(self) -> Mapping[str, Shape]:
@@ -235,7 +234,7 @@ def shapes(graph: Graph, size: Size) -> Mapping[str, Shape]:
         GraphError: an input or an output does not exist, a node's inputs do not fit, or it cannot share what
             it is said to.
     """
-    kept = graph.shapes_kept
+    kept = graph.shape_cache
     if size not in kept:
         kept[size] = _compute_shapes(graph, size)
         if len(kept) > _SIZES_KEPT:

@@ -23,6 +23,7 @@ from porter.graph.ops import (
     OfArray,
     Op,
     Rearrange,
+    ReshapeStep,
     Resize,
     ResizeLike,
     Shape,
@@ -175,7 +176,7 @@ def _fixes_input_size(op: Op, inputs: Sequence[Shape], capabilities: Capabilitie
         if capabilities.open_reshapes:
             return False
         steps = op.steps(inputs[0], is_map(inputs[0]), channels_last=True)
-        return any(sizes.count(-1) > 1 for _, sizes in steps)  # -1 is an open size
+        return any(isinstance(step, ReshapeStep) and step.sizes.count(-1) > 1 for step in steps)
     # what is left are ops that join values: an open size must not have to be the same as a known one, unless
     # that is 1 and stretched
     stretched = {1} if isinstance(op, Attention | Merge | OfArray | MatMul) else set()

@@ -24,7 +24,7 @@ from porter.frameworks.flax.tracing.trace import Traced, array_of, compile_modul
 from porter.frameworks.in_memory import Saved
 from porter.graph import Graph, input_shapes
 from porter.graph.ops import Rearrange, is_map
-from porter.graph.ops.arrays import CHANNELS_LAST
+from porter.graph.ops.arrays import CHANNELS_LAST, PermuteStep
 from porter.padding import KnownSize, Size
 
 _Shapes: TypeAlias = "tuple[tuple[int, ...], ...]"
@@ -107,7 +107,7 @@ def _is_transposed_map(graph: FileGraph, node: FileNode | None) -> bool:
     if node is None or not isinstance(node.op, Rearrange) or node.op.map:
         return False
     shape = graph.shapes.get(node.inputs[0], ())
-    return is_map(shape) and node.op.steps(shape, of_map=True) == [(False, CHANNELS_LAST)]
+    return is_map(shape) and node.op.steps(shape, of_map=True) == [PermuteStep(CHANNELS_LAST)]
 
 
 def _variables_by_linen_name(model: nnx.Module) -> dict[str, Array]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Annotated
 
+from porter.base.dtypes import Array
 from porter.base.errors import GraphError
 from porter.graph.ops.joins import may_be_equal, stretched_sizes
 from porter.graph.ops.kinds import Count, Flag, Kind, Number, Sizes
@@ -116,6 +117,26 @@ Pattern = Annotated[
 
 
 @dataclass(frozen=True)
+class ReshapeStep:
+    """A step of a Rearrange that splits or joins axes to these sizes, of which -1 is open."""
+
+    sizes: tuple[int, ...]
+
+    def apply(self, numbers: Array) -> Array:
+        return numbers.reshape(self.sizes)
+
+
+@dataclass(frozen=True)
+class PermuteStep:
+    """A step of a Rearrange that puts axes into another order: of each axis of the result, which it was."""
+
+    axes: tuple[int, ...]
+
+    def apply(self, numbers: Array) -> Array:
+        return numbers.transpose(self.axes)
+
+
+@dataclass(frozen=True)
 class Rearrange(KeepsSign, name="rearrange"):
     """The numbers of a value along other axes, as einops writes it: `c h w -> (h w) c` makes a map an array
     of its cells.
@@ -144,7 +165,7 @@ class Rearrange(KeepsSign, name="rearrange"):
 
     def steps(
         self, shape: Shape, of_map: bool, channels_last: bool = False
-    ) -> list[tuple[bool, tuple[int, ...]]]:
+    ) -> list[ReshapeStep | PermuteStep]:
         """Return the op as reshapes and permutations one after the other, of all axes but the batch.
 
         Args:
@@ -152,9 +173,6 @@ class Rearrange(KeepsSign, name="rearrange"):
             of_map: the value is a map.
             channels_last: maps are rows, columns, channels.
 
-        Returns:
-            Whether it is a reshape, and its sizes, -1 for those that are open; otherwise the axis that each
-            axis of the result was.
         """
         moves = self.moves
         parts = moves.parts(shape)
@@ -169,15 +187,15 @@ class Rearrange(KeepsSign, name="rearrange"):
         permutes = names_before != names_after
         splits = any(len(axis) != 1 for axis in split)
         joins = any(len(axis) != 1 for axis in joined)
-        steps: list[tuple[bool, tuple[int, ...]]] = []
+        steps = list[ReshapeStep | PermuteStep]()
         # split the axes, permute the parts, join them: what changes nothing is left out
         if permutes:
             if splits:
-                steps.append((True, tuple(_size_or_open(parts[name]) for name in names_before)))
-            steps.append((False, tuple(names_before.index(name) for name in names_after)))
+                steps.append(ReshapeStep(tuple(_size_or_open(parts[name]) for name in names_before)))
+            steps.append(PermuteStep(tuple(names_before.index(name) for name in names_after)))
         if joins or (splits and not permutes):
             sizes = [_product_or_open([parts[name] for name in axis]) for axis in joined]
-            steps.append((True, tuple(map(_size_or_open, sizes))))
+            steps.append(ReshapeStep(tuple(map(_size_or_open, sizes))))
         return steps
 
     @property

@@ -109,7 +109,7 @@ def test_shapes_are_worked_out_once_for_the_sizes_that_are_asked_for_lately() ->
     assert shapes(graph, (33, 20)) is first
     for side in range(40, 80):
         shapes(graph, (side, side))
-    assert len(graph.shapes_kept) < 10 and shapes(graph, (33, 20)) == first
+    assert len(graph.shape_cache) < 10 and shapes(graph, (33, 20)) == first
 
 
 def test_tensor_shapes_are_canonical() -> None:

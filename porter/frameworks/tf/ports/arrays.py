@@ -12,7 +12,7 @@ from porter.frameworks.tf.ports.layers import LAYERS
 from porter.frameworks.tf.ports.maker import KerasNode
 from porter.frameworks.tf.ports.statement import CallValue
 from porter.graph import Op, ops
-from porter.graph.ops import CHANNELS_LAST
+from porter.graph.ops import CHANNELS_LAST, PermuteStep
 
 
 def _rearrange(node: KerasNode[ops.Rearrange]) -> CallValue:
@@ -24,20 +24,20 @@ def _rearrange(node: KerasNode[ops.Rearrange]) -> CallValue:
     axes = [CHANNELS_LAST.index(axis) if node.of_map else axis for axis in range(value.ndim - 1)]
     shape = tuple(value.shape[1:][axis] for axis in axes)
     steps = node.op.steps(shape, node.of_map, channels_last=True)
-    for number, (reshapes, sizes_or_axes) in enumerate(steps, 1):
-        if reshapes and sizes_or_axes.count(-1) > 1:
+    for number, step in enumerate(steps, 1):
+        if isinstance(step, PermuteStep):
+            kind, config = "Permute", {"dims": tuple(1 + axis for axis in step.axes)}
+        elif step.sizes.count(-1) > 1:
             raise GraphError(
                 "Keras reshapes two open sizes for one input size only",
                 where=node.name,
                 next=f"give an {INPUT_SIZE}",
             )
-        if reshapes:
-            kind, config = "Reshape", {"target_shape": sizes_or_axes}
         else:
-            kind, config = "Permute", {"dims": tuple(1 + axis for axis in sizes_or_axes)}
+            kind, config = "Reshape", {"target_shape": step.sizes}
         # The last step has the node's name.
-        step = node if number == len(steps) else node.under(kind.lower())
-        value = step.layer(kind, value, **config)
+        named = node if number == len(steps) else node.under(kind.lower())
+        value = named.layer(kind, value, **config)
     return value if steps else node.layer("Identity", value)
 
 
