@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from porter.base.errors import LISTED
+from porter.padding.sizes import size_text
 
 if TYPE_CHECKING:
     from porter.source.inspection import Inspection
@@ -73,7 +74,7 @@ def _input_words(result: Inspection) -> str:
     from porter.graph import axes_text, further_text
     from porter.graph.record import from_record
 
-    size = "any size" if result.size is None else "{}x{}".format(*result.size)
+    size = "any size" if result.size is None else size_text(result.size)
     graph = from_record(result.port.graph) if result.port else result.checkpoint.graph
     if graph is None:
         return size

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from porter.base.errors import LISTED, some
 from porter.comparison.transfer import RECORD, SOURCE_FILE
+from porter.padding.sizes import size_text
 
 if TYPE_CHECKING:
     from porter.api.port import Ported
@@ -93,9 +94,9 @@ def _size(record: Record) -> str:
     if graph.axes:
         first_input = f"input {axes_text(graph.axes)}"
     elif record.input.size is not None:
-        first_input = "input {}x{} only".format(*record.input.size)
+        first_input = f"input {size_text(record.input.size)} only"
     else:
-        first_input = "any input size, native {}x{}".format(*record.input.native_size)
+        first_input = f"any input size, native {size_text(record.input.native_size)}"
     return first_input + further_text(graph)
 
 

@@ -33,6 +33,7 @@ from porter.graph.pads import pads_of
 from porter.graph.plan import Plan, make_plan
 from porter.graph.record import from_record, to_record
 from porter.padding import ANY, Size
+from porter.padding.sizes import size_text
 from porter.port import (
     NOT_MADE,
     ROUNDED,
@@ -280,7 +281,7 @@ def _record_warnings(
     # A graph with `axes` takes no photos, and neither does one of a single row.
     takes_photos = size is not None and size[0] > 1 and not record.graph.get("axes")
     if takes_photos and size is not None and size[0] != size[1]:
-        fixed_size = "{}x{}".format(*size)
+        fixed_size = size_text(size)
         advice = _for_squares(opened, framework, asked)
         warnings.append(f"the port accepts only {fixed_size}, and predict and eval feed squares: {advice}")
     return (*warnings, *protocol_doubt(record, record.zoo, record.input.size))

@@ -276,7 +276,7 @@ def _with_skipped_pads(site: Site, pads: Pads, capabilities: Capabilities) -> It
         native = Convention.stated(symmetric, fill, average)
         yield Realisation(native, subsample=True, skipped=skipped)
         if site.kind == "avg_pool":  # and with a mask that leaves all pads out of the divisor
-            yield Realisation(native, None, (0, 0, 0, 0), True, skipped=skipped)
+            yield Realisation(native, counted=(0, 0, 0, 0), subsample=True, skipped=skipped)
 
 
 def _unpadded(window: Window, capabilities: Capabilities) -> Convention:

@@ -12,6 +12,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 
 from porter.base.dtypes import Dtype
+from porter.padding.sizes import size_text
 from porter.port import AGREES, OWN_BUILD, UNHELD
 
 NOT_FINITE = "is not finite"
@@ -121,7 +122,7 @@ class CutCounts:
         alone, inside = self.linear + self.others, len(self.inside)
         joined = f"; {self.joined} together with those beside them" if self.joined else ""
         only = f"; {inside} inside the network only" if inside else ""
-        sizes = "" if self.least is None else "; for every size from {}x{} on".format(*self.least)
+        sizes = "" if self.least is None else f"; for every size from {size_text(self.least)} on"
         return (
             f"{alone} of {alone + self.joined + inside} nodes equal for random inputs of their own, "
             f"{self.linear} of them linear{joined}{only}{sizes}"

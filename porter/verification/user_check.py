@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from porter.base.errors import UsageError, some
 from porter.graph import INPUT, BatchNorm, Graph
+from porter.padding.sizes import size_text
 from porter.verification.check import Check
 from porter.verification.computed import Shifted, with_port_paths
 from porter.verification.evidence import LEAST, variation
@@ -40,7 +41,7 @@ def check_given(
     check = check if reference.exact else replace(check, dtypes=("float32",))
     sizes = check_sizes(check.port.plan, native, reference, reference.sizes.built, check.dtypes)
     if sizes is None:
-        size = "{}x{}".format(*check.port.plan.only_size or reference.sizes.built)
+        size = size_text(check.port.plan.only_size or reference.sizes.built)
         raise UsageError(
             f"{reference.name} cannot be run at the port's size, {size}", next="give one that takes it"
         )
