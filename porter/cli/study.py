@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from porter.cli.printing import first_lines, table
 from porter.evaluation.padding_study.named_case import in_words
-from porter.evaluation.results import Study, StudyAnswer
+from porter.evaluation.padding_study.study_results import Study, StudyAnswer
 
 
 def study(result: Study) -> list[str]:

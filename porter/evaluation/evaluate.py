@@ -14,7 +14,6 @@ import numpy as np
 from porter.base import options as opt
 from porter.base.calls import takes
 from porter.base.commands import EvaluateOptions, EvaluateSeveralOptions, MeasuringOptions
-from porter.base.dtypes import FP32, Run
 from porter.base.errors import FileError, UsageError
 from porter.base.options import (
     AFRESH,
@@ -28,6 +27,7 @@ from porter.base.options import (
     WEIGHTS,
     AnyPath,
 )
+from porter.base.ways_to_run import FP32, Run
 from porter.data.classes import Classes
 from porter.data.layouts.opening import open_photos
 from porter.data.photos import Failure, PhotoSet

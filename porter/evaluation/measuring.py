@@ -13,9 +13,10 @@ from typing import Any, TypeVar, get_args
 from numpy.typing import NDArray
 
 from porter.base.commands import MeasuringOptions, PhotosOptions
-from porter.base.dtypes import FP32, NamedArrays, Precision, Run
+from porter.base.dtypes import NamedArrays
 from porter.base.errors import UsageError
 from porter.base.options import BATCH_SIZE, CROPS, LIMIT, PRECISION, WORKERS, Option
+from porter.base.ways_to_run import FP32, Precision, Run
 from porter.data.photos import Photo
 from porter.data.pipeline.batching import Feed
 from porter.data.preprocess import Preprocess

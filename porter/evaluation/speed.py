@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from porter.base.dtypes import FP32, Precision, Run
 from porter.base.errors import UsageError
 from porter.base.options import FAST
+from porter.base.ways_to_run import FP32, Precision, Run
 from porter.data.preprocess import Preprocess
 from porter.frameworks import Classifier
 

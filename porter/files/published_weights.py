@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import posixpath
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
@@ -16,18 +14,12 @@ from urllib.parse import quote, urlsplit
 
 from porter.base.errors import ChecksumError, DownloadError, FileError, RecipeError
 from porter.base.options import WEIGHTS
+from porter.files.hashing import Digests, digest, digests
 from porter.files.locks import locked
 
 _DIGESTS = {"sha256": "[0-9a-f]{64}", "sha256_prefix": "[0-9a-f]{8,63}", "md5": "[0-9a-f]{32}"}
 _PYPI = re.compile(r"(?P<requirement>[A-Za-z0-9][\w.-]*==\d[\w.+]*)!(?P<member>.+)", re.ASCII)
 
-
-_PART_BYTES = 1 << 23
-"""Large parts, because a thread that hashes waits for the interpreter after each one, up to 5 ms while
-another thread computes.
-"""
-
-_ALGORITHMS = ("sha256", "md5")
 _BEGINNINGS = {
     ".h5": re.compile(rb"\x89HDF"),
     ".npz": re.compile(rb"PK"),
@@ -37,9 +29,6 @@ _BEGINNINGS = {
 """What files begin with, by suffix: HDF5's signature, a zip archive's, a zip archive's or a pickle's, and the
 table of tensors behind its length.
 """
-
-Digests = Mapping[Path, Mapping[str, str]]
-"""The digests of each file in hex, by algorithm: `sha256`, `md5`."""
 
 
 def _scheme(url: str) -> str:
@@ -132,60 +121,6 @@ class Fetched:
 def cache_dir() -> Path:
     """Return where downloads are kept: `PORTER_CACHE`, or ~/.cache/porter."""
     return Path(os.environ.get("PORTER_CACHE") or "~/.cache/porter").expanduser()
-
-
-def digest(path: Path) -> str:
-    """Compute the sha256 of a file, in hex.
-
-    Raises:
-        FileError: it cannot be read.
-    """
-    return digests(path, {"sha256"})["sha256"]
-
-
-class LazyDigests(Mapping[str, str]):
-    """The digests of a file as `digests` gives them, each computed when it is first read."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._computed: dict[str, str] = {}
-
-    def __getitem__(self, algorithm: str) -> str:
-        if algorithm not in self._computed:
-            self._computed |= digests(self.path, {algorithm})
-        return self._computed[algorithm]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_ALGORITHMS)
-
-    def __len__(self) -> int:
-        return len(_ALGORITHMS)
-
-
-def digests(path: Path, algorithms: Collection[str]) -> dict[str, str]:
-    """Compute the digests of a file in hex, by algorithm: `sha256`, `md5`; several at once in threads.
-
-    Raises:
-        FileError: it cannot be read.
-    """
-    if len(algorithms) == 1:
-        return {name: _hash_file(path, name) for name in algorithms}
-    with ThreadPoolExecutor() as threads:
-        computed = threads.map(lambda name: _hash_file(path, name), algorithms)
-        return dict(zip(algorithms, computed, strict=True))
-
-
-def _hash_file(path: Path, algorithm: str) -> str:
-    """Hash a file part by part, and return the digest in hex."""
-    running = hashlib.new(algorithm, usedforsecurity=False)
-    part = memoryview(bytearray(_PART_BYTES))
-    try:
-        with path.open("rb", buffering=0) as file:
-            while count := file.readinto(part):
-                running.update(part[:count])
-    except OSError as error:
-        raise FileError(f"cannot be read: {error.strerror}", where=path) from None
-    return running.hexdigest()
 
 
 def fetch(source: WeightsFile) -> Fetched:

@@ -16,8 +16,9 @@ from porter.base.plugins import Plugin, plugin_of, plugins
 if TYPE_CHECKING:  # recipes name frameworks, and are loaded by commands that need no numpy
     from numpy.typing import NDArray
 
-    from porter.base.dtypes import Array, Dtype, NamedArrays, Precision, Run
+    from porter.base.dtypes import Array, Dtype, NamedArrays
     from porter.base.errors import PorterError
+    from porter.base.ways_to_run import Precision, Run
     from porter.data.preprocess import Preprocess
     from porter.filegraph.checkpoint import Checkpoint
     from porter.graph import Graph

@@ -6,8 +6,9 @@ from typing import Any
 
 from porter.base.commands import CONVERT, EVALUATE, REPORT, STUDY, VERIFY
 from porter.data.statements import protocol_text, read_preprocess
+from porter.evaluation.padding_study.study_results import Study
 from porter.evaluation.protocol import own_protocol
-from porter.evaluation.results import Evaluation, Study
+from porter.evaluation.results import Evaluation
 from porter.frameworks import WITH_DROPOUTS
 from porter.graph import OF_LOGITS
 from porter.padding import ANY

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.dtypes import FP32, Array, Dtype, NamedArrays
+from porter.base.dtypes import Array, Dtype, NamedArrays
+from porter.base.ways_to_run import FP32
 from porter.data.preprocess import Preprocess
 from porter.frameworks import Classifier, Destination, Tensors
 from porter.graph import Graph

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.dtypes import FP32, Array, Dtype, NamedArrays
+from porter.base.dtypes import Array, Dtype, NamedArrays
 from porter.base.errors import CannotRun, CheckFailed
+from porter.base.ways_to_run import FP32
 from porter.data.preprocess import Preprocess
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks import RETURNED, Classifier, Engine, OwnTensors, get_engine

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import porter
-from porter.base.dtypes import FP32
 from porter.base.errors import DownloadError
+from porter.base.ways_to_run import FP32
 from porter.cli.study import study as printed
 from porter.data.classes import Classes
 from porter.data.layouts.opening import open_photos

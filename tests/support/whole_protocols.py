@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from porter.base.dtypes import FP32
+from porter.base.ways_to_run import FP32
 from porter.data.photos import Bytes, Photo
 from porter.data.pipeline.batching import Feed, batches
 from porter.data.preprocess import Preprocess

@@ -19,8 +19,9 @@ from porter.evaluation.padding_study.best_case import LEVEL, CaseRanking, judge
 from porter.evaluation.padding_study.cases import Trial
 from porter.evaluation.padding_study.rounds import Outcome
 from porter.evaluation.padding_study.runs import Bench
+from porter.evaluation.padding_study.study_results import StudyAnswer
 from porter.evaluation.protocol import expect_square
-from porter.evaluation.results import Crops, StudyAnswer
+from porter.evaluation.results import Crops
 from porter.graph import Graph, tensor_shapes, with_classes
 from porter.graph.difference import Difference, differences
 from porter.recipe import Member, expand, with_options

@@ -10,7 +10,7 @@ from dataclasses import replace
 from porter.evaluation.padding_study.best_case import LEVEL, CaseRanking
 from porter.evaluation.padding_study.cases import SHIPPED, TRAINED, Trial
 from porter.evaluation.padding_study.rounds import Rounds
-from porter.evaluation.results import StudyAnswer
+from porter.evaluation.padding_study.study_results import StudyAnswer
 
 
 def name_case(rounds: Rounds, judged: CaseRanking, measure: str) -> StudyAnswer:

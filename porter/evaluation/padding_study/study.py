@@ -29,8 +29,9 @@ from porter.evaluation.padding_study.named_case import at_chance_level, disagree
 from porter.evaluation.padding_study.rounds import Outcome, run_rounds
 from porter.evaluation.padding_study.runs import Bench
 from porter.evaluation.padding_study.studied_sites import parse_sites
+from porter.evaluation.padding_study.study_results import Case, Study, StudyAnswer
 from porter.evaluation.protocol import expect_square
-from porter.evaluation.results import Case, Crops, Study, StudyAnswer
+from porter.evaluation.results import Crops
 from porter.files import path_of
 from porter.port import StoredPort, read_port, update_record
 from porter.recipe import Member, choose_options, find_member, trained_conventions

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from porter.base.dtypes import Array, Run
+from porter.base.dtypes import Array
+from porter.base.ways_to_run import Run
 from porter.data.preprocess import Preprocess
 from porter.frameworks import Classifier, expect_run
 from porter.frameworks.flax.graph_module import GraphModule

@@ -12,7 +12,7 @@ from porter.frameworks.defaults import (
 )
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
-    from porter.base.dtypes import Run
+    from porter.base.ways_to_run import Run
     from porter.data.preprocess import Preprocess
     from porter.frameworks import Classifier
 

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.dtypes import FP32, Array, Dtype, NamedArrays, Numbers, Run, is_floating
+from porter.base.dtypes import Array, Dtype, NamedArrays, Numbers, is_floating
 from porter.base.errors import CannotRun, Contradiction, UsageError, first_line
 from porter.base.options import PRECISION, SOURCE
+from porter.base.ways_to_run import FP32, Run
 from porter.data.preprocess import Preprocess
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.kernels.layouts import with_channels_first, with_channels_last

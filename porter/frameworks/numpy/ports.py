@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from porter.base.dtypes import Array, Dtype, NamedArrays, Run
+from porter.base.dtypes import Array, Dtype, NamedArrays
 from porter.base.errors import CannotRun, CheckFailed, Contradiction, UsageError
 from porter.base.options import DEVICE
+from porter.base.ways_to_run import Run
 from porter.data.preprocess import Preprocess
 from porter.filegraph.program import KernelProgram
 from porter.frameworks import UNCUT, Classifier, expect_run

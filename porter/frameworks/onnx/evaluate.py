@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from porter.base.dtypes import Array, Run
+from porter.base.dtypes import Array
 from porter.base.errors import UsageError
+from porter.base.ways_to_run import Run
 from porter.data.preprocess import Preprocess
 from porter.frameworks import Classifier, expect_run
 from porter.frameworks.images import make_cpu_classifier

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from porter.base.dtypes import Array, Run
+from porter.base.dtypes import Array
 from porter.base.errors import UsageError
+from porter.base.ways_to_run import Run
 from porter.data.preprocess import Preprocess
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import Classifier, expect_run

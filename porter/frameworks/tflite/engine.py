@@ -19,7 +19,8 @@ from porter.frameworks.tf import engine as keras
 from porter.frameworks.tflite import FILE
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
-    from porter.base.dtypes import Array, Dtype, NamedArrays, Run
+    from porter.base.dtypes import Array, Dtype, NamedArrays
+    from porter.base.ways_to_run import Run
     from porter.data.preprocess import Preprocess
     from porter.frameworks import Classifier, LayerNames, Tensors
     from porter.graph.plan import Plan

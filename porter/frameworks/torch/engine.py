@@ -10,7 +10,8 @@ from porter.formats.triton import load_triton
 from porter.frameworks import UNCUT
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
-    from porter.base.dtypes import Array, Dtype, NamedArrays, Run
+    from porter.base.dtypes import Array, Dtype, NamedArrays
+    from porter.base.ways_to_run import Run
     from porter.data.preprocess import Preprocess
     from porter.filegraph.checkpoint import Checkpoint
     from porter.frameworks import Classifier, LayerNames, Tensors

@@ -12,9 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from porter.base.dtypes import Array, Run
+from porter.base.dtypes import Array
 from porter.base.errors import UsageError, first_line
 from porter.base.options import COMPILE, DEVICE
+from porter.base.ways_to_run import Run
 from porter.data.preprocess import Preprocess
 from porter.frameworks import Classifier
 from porter.frameworks.torch.freed_memory import keep_freed

@@ -6,7 +6,7 @@ from math import isfinite
 
 from markupsafe import Markup
 
-from porter.evaluation.results import Case, Study
+from porter.evaluation.padding_study.study_results import Case, Study
 from porter.reporting.svg import AxisScale, Element, drawing, element, label, shorten_to
 
 NAME, BAR, GAP, TOP, RIGHT = 20, 15, 14, 4, 118

@@ -13,7 +13,8 @@ from typing import Any
 from PIL import Image
 
 from porter.data.photos import Failure
-from porter.evaluation.results import Accuracy, Agreement, Case, Differing, Evaluation, Study, StudyAnswer
+from porter.evaluation.padding_study.study_results import Case, Study, StudyAnswer
+from porter.evaluation.results import Accuracy, Agreement, Differing, Evaluation
 from porter.files import digest
 from porter.frameworks import get_destination
 from porter.graph import INPUT, Conv, Dense, GlobalAvgPool, Graph, MaxPool, Node

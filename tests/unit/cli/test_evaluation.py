@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from porter.base.dtypes import Run
 from porter.base.errors import UsageError
+from porter.base.ways_to_run import Run
 from porter.cli.app import main
 from porter.cli.evaluation import evaluation, evaluations
 from porter.data.photos import Failure

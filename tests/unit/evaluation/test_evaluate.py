@@ -21,8 +21,8 @@ from markupsafe import escape
 from PIL import Image
 
 import porter
-from porter.base.dtypes import FP32, Run
 from porter.base.errors import FileError, UsageError
+from porter.base.ways_to_run import FP32, Run
 from porter.data.labels import imagenet_classes
 from porter.data.photo_decoding import open_image
 from porter.data.pipeline import making

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from porter.base.dtypes import Run
+from porter.base.ways_to_run import Run
 from porter.data.photos import Bytes, Failure, Photo, PhotoSet
 from porter.evaluation.intervals import wilson
 from porter.evaluation.measuring import Options

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.base.dtypes import FP32, Run
 from porter.base.errors import CannotRun, NotInstalled, UsageError
+from porter.base.ways_to_run import FP32, Run
 from porter.evaluation.source_run import source_classifier
 from porter.filegraph.checkpoint import Checkpoint
 from porter.graph import Dense, Node, Relu

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from porter.base.dtypes import Run
 from porter.base.errors import UsageError
+from porter.base.ways_to_run import Run
 from porter.data.preprocess import Preprocess
 from porter.evaluation import speed
 from porter.evaluation.speed import images_a_second, made_pixels, try_runs

@@ -25,8 +25,8 @@ from porter.files import (
     digests,
     download,
     fetch,
+    hashing,
     is_published,
-    published_weights,
 )
 from tests.support.files.contents import CONTENT, MD5, OTHER, SHA256, left_over
 
@@ -450,13 +450,13 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 
 
 def test_only_the_digests_that_decide_are_computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own, computed = published_weights._hash_file, list[tuple[str, str]]()
+    own, computed = hashing._hash_file, list[tuple[str, str]]()
 
     def noted(path: Path, algorithm: str) -> str:
         computed.append((path.name, algorithm))
         return own(path, algorithm)
 
-    monkeypatch.setattr(published_weights, "_hash_file", noted)
+    monkeypatch.setattr(hashing, "_hash_file", noted)
     content = b"\x89HDF" + CONTENT
     for name, given in (("own.h5", content), ("other.h5", content + b"."), ("zipped.h5", b"PK" + content)):
         (tmp_path / name).write_bytes(given)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, strategies as st
 from pydantic import TypeAdapter
 
-from porter.evaluation.results import Case
+from porter.evaluation.padding_study.study_results import Case
 from porter.reporting.plots.accuracy import AccuracyRow, plot_accuracy
 from porter.reporting.plots.logits import plot_logits
 from porter.reporting.plots.node_distances import plot_nodes

@@ -15,7 +15,7 @@ import porter
 from porter.base.errors import MappingError, UsageError
 from porter.cli.app import main
 from porter.cli.study import study as printed
-from porter.evaluation.results import Study
+from porter.evaluation.padding_study.study_results import Study
 from tests.support.evaluation.padding_study.studies import (
     ASYMMETRIC,
     RECIPE,

@@ -10,7 +10,7 @@ from porter.evaluation.padding_study.best_case import CaseRanking
 from porter.evaluation.padding_study.cases import Trial
 from porter.evaluation.padding_study.named_case import disagreement, in_words, name_case, summarise
 from porter.evaluation.padding_study.rounds import Rounds
-from porter.evaluation.results import StudyAnswer
+from porter.evaluation.padding_study.study_results import StudyAnswer
 from porter.padding import Convention
 
 ROUNDS = Rounds(

@@ -16,7 +16,7 @@ from porter.cli.app import main
 from porter.cli.study import study as printed
 from porter.data.photo_decoding import open_image
 from porter.evaluation.padding_study import runs, study
-from porter.evaluation.results import Study
+from porter.evaluation.padding_study.study_results import Study
 from porter.evaluation.scoring import score
 from porter.frameworks import get_destination
 from porter.port import read_port

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from porter.base.dtypes import FP32, Run
 from porter.base.errors import UsageError
+from porter.base.ways_to_run import FP32, Run
 from porter.data.preparing import normalise
 from porter.frameworks.mlx import destination as framework
 from porter.graph import INPUT, Graph, Identity, Node

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.base.dtypes import FP32, Run
 from porter.base.errors import CannotRun, Contradiction, UsageError
+from porter.base.ways_to_run import FP32, Run
 from porter.filegraph.program import KernelProgram, OperatorCall
 from porter.formats.recognition import FORMATS
 from porter.frameworks.numpy import engine

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.base.dtypes import FP32, Run
 from porter.base.errors import CheckFailed, UsageError
+from porter.base.ways_to_run import FP32, Run
 from porter.filegraph.program import KernelProgram, OperatorCall
 from porter.frameworks.numpy.ports import PortModel, classifier, make_port_model, run, with_other_pads
 from porter.graph import INPUT, Graph, Node, Relu, Sigmoid

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.base.dtypes import FP32, Run
 from porter.base.errors import CannotRun, UsageError
+from porter.base.ways_to_run import FP32, Run
 from porter.data.preparing import normalise
 from porter.formats.reading import read_checkpoint
 from porter.frameworks.onnx import destination as framework

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.base.dtypes import FP32, Run
 from porter.base.errors import UsageError
+from porter.base.ways_to_run import FP32, Run
 from porter.data.preparing import normalise
 from porter.data.preprocess import Preprocess
 from porter.formats.tensorflow import import_tensorflow

@@ -13,8 +13,8 @@ import pytest
 import torch
 from torch import nn
 
-from porter.base.dtypes import FP32, Precision, Run
 from porter.base.errors import UsageError
+from porter.base.ways_to_run import FP32, Precision, Run
 from porter.data.preparing import normalise
 from porter.data.preprocess import Preprocess
 from porter.frameworks import get_destination
