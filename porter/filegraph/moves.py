@@ -247,6 +247,11 @@ def as_row_map(walk: Walk, node: OperatorNode, source: Source) -> Value:
     raise Unsupported("of one axis, of something else than a row of cells")
 
 
+def without_rows(walk: Walk, node: OperatorNode, source: Source) -> View:
+    """Remove the axis of rows, of one cell, that `as_row_map` added."""
+    return walk.view(source).without_axes([_rows_axis(walk)])
+
+
 def _rows_axis(walk: Walk) -> int:
     """Return the position of the rows in the file's own layout."""
     return walk.views.layout().index("rows")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -65,6 +65,12 @@ def dense(walk: Walk, node: OperatorNode, source: Source, product: Product) -> V
     if bias is not None and not is_layer_bias:
         value = _add_bias(walk, node, value, bias, bias_factor)
     return walk.views.with_axes_of(view, value)
+
+
+def linear(walk: Walk, node: OperatorNode, source: Source, units: int, tensors: Mapping[str, Stored]) -> View:
+    """Add a dense layer over the last axis, and return its view."""
+    view = walk.layouts.with_channels_at(source)
+    return walk.views.with_axes_of(view, walk.builder.dense(node.name, view.value, units, tensors))
 
 
 def _with_features_last(walk: Walk, node: OperatorNode, source: Source, axis: int) -> View:

@@ -430,13 +430,16 @@ class Tensor:
 
     # Layers, by stored tensors.
 
+    conv_along_channels = _operation(products.conv_along_channels, word="conv")
     dense = _operation(products.dense)
+    linear = _operation(products.linear, word="dense")
     with_kernel = _operation(einsums.with_kernel)
     with_matrices = _operation(einsums.with_matrices)
     map_of_patches = _operation(patches.map_of_patches)
     patches = _operation(patches.patches)
     resize = _operation(resampling.resize, constants.resize)
     as_row_map = _operation(moves.as_row_map, word="row")
+    without_rows = _operation(moves.without_rows, word="of_row")
     affine = _layer(Builder.affine)
     conv = _layer(Builder.conv)
     fully_connected = _layer(Builder.dense)
@@ -456,28 +459,17 @@ class Tensor:
         view = self.walk.layouts.operand(self.source)
         return self.walk.views.normed_groups(view, axes) if view.value.is_map else None
 
-    def linear(self, units: int, tensors: Mapping[str, Stored]) -> Tensor:
-        """Apply a dense layer to the last axis."""
-
-        def make(node: OperatorNode) -> View:
-            """Add the dense layer over the view's channels."""
-            view = self.walk.layouts.with_channels_at(self.source)
-            return self.walk.views.with_axes_of(
-                view, self.walk.builder.dense(node.name, view.value, units, tensors)
-            )
-
-        return self.derive("dense", make)
+    def adaptive_pool(self, function: ops.Function, counts: tuple[Dim, Dim]) -> Tensor:
+        """Pool a map to so many rows and columns."""
+        return self.derive(
+            "pool", lambda node: resampling.adaptive_pool(self.walk, node, self.value, function, counts)
+        )
 
     def global_pool(self, function: ops.Function) -> Tensor:
         """Pool all rows and columns of a map into one cell, which stays a map."""
         return self.derive(
             function, lambda node: self.walk.builder.reduce(node.name, self.value, function, CELLS)
         )
-
-    def without_rows(self) -> Tensor:
-        """Remove the axis of rows, of one cell, that `as_row_map` added."""
-        rows = self.walk.views.layout().index("rows")
-        return self.derive("of_row", lambda node: self.view.without_axes([rows]))
 
     def apply_along(
         self, axes: Axes, op: Op, tensors: Mapping[str, Stored] | None = None, of_map: bool = False

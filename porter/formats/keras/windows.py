@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from porter.filegraph.file_graph import Stored, Unsupported
-from porter.filegraph.resampling import adaptive_pool
 from porter.filegraph.tensor import Tensor
 from porter.formats.keras.resizing import center_crop_pads, pads_to_aspect, resize_of
 from porter.formats.keras.stated_layer import KerasLayer, Reader, count, pair
@@ -143,7 +142,7 @@ def _read_adaptive_pool(layer: KerasLayer, x: Tensor) -> Tensor:
     """Return the value of an adaptive pool to so many rows and columns."""
     rows, columns = map(count, pair(layer.arguments["output_size"]))
     function: ops.Function = "max" if "Max" in layer.op else "mean"
-    return x.derive("pool", lambda node: adaptive_pool(x.walk, node, x.value, function, (rows, columns)))
+    return x.adaptive_pool(function, (rows, columns))
 
 
 def _sides(value: Any) -> Pads:

@@ -15,7 +15,6 @@ from porter.filegraph.places import position_of
 from porter.filegraph.products import Product
 from porter.filegraph.readers import Functions, node_reader, op_reader, refuse_unread_settings, tensor_reader
 from porter.filegraph.reductions import Reduction
-from porter.filegraph.resampling import adaptive_pool
 from porter.filegraph.several import concat, maximum, merge_all, minimum
 from porter.filegraph.tensor import Tensor
 from porter.filegraph.walk import Reader
@@ -131,7 +130,7 @@ def _sum_windows(node: SymbolNode, x: Tensor) -> Tensor:
 def _read_adaptive_pool(node: SymbolNode, x: Tensor) -> Tensor:
     """Read an adaptive pool: the mean of windows that lie evenly; without a size, of all cells."""
     counts = node.attributes.pair("output_size", 1)
-    return x.derive("pool", lambda own: adaptive_pool(x.walk, own, x.value, "mean", counts))
+    return x.adaptive_pool("mean", counts)
 
 
 def _read_fully_connected(node: SymbolNode, x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:

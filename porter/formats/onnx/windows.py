@@ -13,7 +13,6 @@ from porter.filegraph.dims import Dim, Open, Undecided, fixed_sizes
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.layer_values import Value
 from porter.filegraph.places import Items
-from porter.filegraph.products import conv_along_channels
 from porter.filegraph.readers import Functions
 from porter.filegraph.tensor import Tensor
 from porter.filegraph.walk import Read
@@ -46,9 +45,7 @@ def _read_conv(node: OnnxNode, x: Tensor, weights: Tensor, bias: Tensor | None =
     # One channel, whose cells are the channels of porter's map: the kernel runs along them.
     if len(kernel.shape) == 3 and (x.walk.sizes(x.source) or ())[1:2] == (1,) and _has_no_attributes(node):
         pads = node.integers("pads") or (0, 0)
-        return x.derive(
-            "conv", lambda node: conv_along_channels(x.walk, node, x.source, weights.reference, pads)
-        )
+        return x.conv_along_channels(weights.reference, pads)
     op = Conv(kernel.shape[0], _window(node, kernel.shape[2:]), _convention(node), node.integer("group", 1))
     return _with_axes_of(kernel.shape[2:], _as_map(x, len(kernel.shape) - 2).conv(op, tensors))
 

@@ -15,8 +15,6 @@ from porter.filegraph.dims import Dim
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.layer_values import Value
 from porter.filegraph.layers import symmetric_pads
-from porter.filegraph.products import conv_along_channels
-from porter.filegraph.resampling import adaptive_pool
 from porter.filegraph.stacks import stack_maps, unstack_maps
 from porter.filegraph.tensor import Tensor
 from porter.filegraph.walk import Read
@@ -92,12 +90,8 @@ class _Convolution(Call):
         in_row = x.as_row_map().conv(op, tensors).without_rows()
         if (stride, dilation, self.groups) != (1, 1, 1) or self.bias is not None:
             return in_row
-        weight = self.weight.reference
-        by_channels = x.derive(
-            "conv", lambda node: conv_along_channels(x.walk, node, x.source, weight, (pad, pad))
-        )
         # Along the channels if the value's axes allow it.
-        return by_channels.or_else(in_row)
+        return x.conv_along_channels(self.weight.reference, (pad, pad)).or_else(in_row)
 
 
 def _kernel_and_tensors(weight: Tensor, bias: Tensor | None) -> tuple[StoredTensor, dict[str, Stored]]:
@@ -244,7 +238,7 @@ def _adaptive_pool_function(function: Reduced) -> Function:
         if not x.value.is_map:
             raise Unsupported("of something else than a map")
         counts = output_size[0], output_size[-1]
-        return x.derive("pool", lambda node: adaptive_pool(x.walk, node, x.value, function, counts))
+        return x.adaptive_pool(function, counts)
 
     return pool
 
