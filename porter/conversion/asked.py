@@ -33,7 +33,7 @@ from porter.base.options import (
     items,
 )
 from porter.files import path_of
-from porter.frameworks import CONVERTED, WITH_DROPOUTS, Destination, get_destination
+from porter.frameworks import TRAINED, Destination, get_destination, is_converted
 from porter.frameworks.in_memory import expect_subject, is_model
 from porter.padding import Size
 from porter.padding.sizes import parse_size
@@ -171,15 +171,15 @@ def _expect_together(asked: ConvertOptions, framework: Destination, dtype: Dtype
             "leave it out",
         ),
         (
-            asked.keep_dropout and framework.NAME not in WITH_DROPOUTS,
+            asked.keep_dropout and framework.NAME not in TRAINED,
             KEEP_DROPOUT,
             f"porter's models of {framework.NAME} have no dropouts",
             "leave it out",
         ),
         (
-            asked.quantize is not None and framework.NAME not in CONVERTED,
+            asked.quantize is not None and not is_converted(framework),
             QUANTIZE,
-            f"porter quantizes ports to {' or '.join(CONVERTED)} only",
+            "porter quantizes ports to tflite only",
             "leave it out",
         ),
         (

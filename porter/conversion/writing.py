@@ -16,7 +16,7 @@ from porter.base.options import STOCK
 from porter.base.package import __version__
 from porter.conversion.refusals import under_own_names
 from porter.conversion.stock import as_stock, norms_epsilon, stock_arrays
-from porter.frameworks import CONVERTED, Destination, Tensors
+from porter.frameworks import Destination, Tensors, is_converted
 from porter.graph import Graph, tensor_shapes
 from porter.graph.folding import Folding, fold_norms
 from porter.graph.left_out import notes_on
@@ -58,7 +58,7 @@ class Target:
         Raises:
             PorterError: a value is too large for it.
         """
-        dtype = "float32" if self.framework.NAME in CONVERTED else self.dtype
+        dtype = "float32" if is_converted(self.framework) else self.dtype
         return {
             path: {
                 role: cast(array, dtype, f"{path}:{role}", self.allow_overflow)

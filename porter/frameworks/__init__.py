@@ -157,7 +157,9 @@ class PortEngine(Engine, Protocol):
 
 
 class Destination(Protocol):
-    """What writes ports: the module-level names of `destination.py` in a framework's folder."""
+    """What writes ports: the module-level names of `destination.py` in a framework's folder. It may also have
+    those of `computes_in_float32` and `is_converted`.
+    """
 
     NAME: str
     INPUT_LAYOUT: Literal["NCHW", "NHWC"]
@@ -222,18 +224,8 @@ if TYPE_CHECKING:
 DESTINATION_NAMES = ("tf", "torch", "onnx", "flax", "mlx", "tflite", "caffe", "mxnet")
 """Folders here with a destination.py, as `--to` names them."""
 TRAINED = ("tf", "torch", "flax", "mlx")
-"""The frameworks whose models are trained on; their dialects are PortDialects (porter.frameworks.dialects).
-"""
-WITH_DROPOUTS = ("tf", "torch", "flax", "mlx")
-"""The frameworks whose ports may have dropouts."""
-IN_FLOAT32 = ("mlx", "tflite")
-"""The frameworks that compute in float32 only. What `PortEngine.build` gives in float64 computes it by other
-operations, so ports are compared at cut points in float32 too.
-"""
-CONVERTED = ("tflite",)
-"""The frameworks whose files hold what the framework's own converter computed of the graph's tensors.
-`read_port` gives the file itself, as one tensor of its bytes under the file's name, and `PortEngine.build`
-runs it; in float64 it runs canonical tensors, given too.
+"""The frameworks whose models are trained on: their dialects are PortDialects (porter.frameworks.dialects),
+and their ports may have dropouts.
 """
 NUMPY = "numpy"
 """The engine of formats whose own framework is not run."""
@@ -263,6 +255,23 @@ def get_destination(name: str) -> Destination:
         )
     module = import_module(f"porter.frameworks.{folder}.destination")
     return cast(Destination, getattr(module, "DESTINATION", module))
+
+
+def computes_in_float32(destination: Destination) -> bool:
+    """Return whether a destination states that it computes in float32 only, by a true IN_FLOAT32. What
+    `PortEngine.build` gives in float64 computes it by other operations, so its ports are compared at cut
+    points in float32 too.
+    """
+    return getattr(destination, "IN_FLOAT32", False)
+
+
+def is_converted(destination: Destination) -> bool:
+    """Return whether a destination states, by a true CONVERTED, that its files hold what the framework's own
+    converter computed of the graph's tensors. `read_port` then gives the file itself, as one tensor of its
+    bytes under the file's name, and `PortEngine.build` runs it; in float64 it runs canonical tensors, given
+    too.
+    """
+    return getattr(destination, "CONVERTED", False)
 
 
 @cache

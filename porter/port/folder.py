@@ -18,7 +18,7 @@ from porter.base.errors import FileError, GraphError, UsageError
 from porter.data.preprocess import ProtocolError
 from porter.files import expect_plain, is_plain, recover_folder, write_whole
 from porter.formats.limits import read_json
-from porter.frameworks import CONVERTED, Destination, OwnTensors, Tensors, get_destination
+from porter.frameworks import Destination, OwnTensors, Tensors, get_destination, is_converted
 from porter.graph import Graph, tensor_shapes
 from porter.graph.left_out import notes_on
 from porter.graph.memory_bounds import expect_bounded
@@ -92,7 +92,7 @@ def port_at(path: Path, *, held: bool = True) -> StoredPort | None:
     if not is_plain(record) or path.name not in (RECORD, *_model_files(record)):
         return None
     port = read_port(path.parent, held=held)
-    holds_tensors = port.record.framework not in CONVERTED
+    holds_tensors = not is_converted(port.destination)
     return port if holds_tensors or path.name == RECORD else None
 
 

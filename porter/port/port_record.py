@@ -14,7 +14,7 @@ from porter.base.dtypes import Dtype
 from porter.base.left_out import LeftOut
 from porter.data.labels import LABEL_MAPS, MAX_BYTES, MAX_LABEL, Label, Labels, class_label
 from porter.data.preprocess import Preprocess
-from porter.frameworks import CONVERTED
+from porter.frameworks import get_destination, is_converted
 from porter.graph import OF_LOGITS
 from porter.graph.pads import PadDecision
 from porter.padding.sizes import MAX_SIDE, InputSizes
@@ -309,7 +309,8 @@ class Record(Facts, RecordHead):
         """Whether the port holds computed numbers, which the source lacks: computed in float64, rounded once
         to the port's type.
         """
-        return bool(self.folded or self.absorbed or self.evaluated or self.framework in CONVERTED)
+        has_own = self.folded or self.absorbed or self.evaluated
+        return bool(has_own) or is_converted(get_destination(self.framework))
 
     @property
     def rounding(self) -> str | None:

@@ -9,7 +9,7 @@ from porter.data.statements import protocol_text, read_preprocess
 from porter.evaluation.padding_study.study_results import Study
 from porter.evaluation.protocol import own_protocol
 from porter.evaluation.results import Evaluation
-from porter.frameworks import WITH_DROPOUTS
+from porter.frameworks import TRAINED
 from porter.graph import OF_LOGITS
 from porter.padding import ANY
 from porter.padding.sizes import size_text
@@ -61,7 +61,7 @@ def convert(record: Record, folder: str, again: bool = False) -> str:
         dtype=record.dtype,
         quantize=record.quantize,
         keep_background=record.background,
-        keep_dropout=record.framework in WITH_DROPOUTS and "dropout" in ops,
+        keep_dropout=record.framework in TRAINED and "dropout" in ops,
         stock=stock,
         fold_bn=record.folded is not None,
         preprocess=preprocess,

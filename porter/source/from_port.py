@@ -11,7 +11,7 @@ import numpy as np
 from porter.base.commands import CONVERT, FRAMEWORK
 from porter.base.errors import UsageError
 from porter.base.options import KEEP_ACTIVATION, MAP, ORIGIN, OUTPUTS, RECIPES
-from porter.frameworks import CONVERTED, other_than
+from porter.frameworks import is_converted, other_than
 from porter.padding.sizes import size_text
 from porter.port import Facts, Record, SourceFile, StoredPort, TensorLists
 from porter.recipe import Member, find_member
@@ -40,7 +40,7 @@ def open_port(port: StoredPort, member: Member | None) -> Opened:
                 weights=folder if record.variant else None,
             ),
         )
-    if record.framework in CONVERTED:
+    if is_converted(port.destination):
         raise UsageError(
             f"this port does not keep the source's tensors: {port.destination.MODEL_FILE} holds what the "
             "converter computed from them",

@@ -14,7 +14,7 @@ from porter.filegraph.file_graph import fill_free_size
 from porter.files import path_of
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import known_format
-from porter.frameworks import CONVERTED, TRAINED, get_destination, other_than
+from porter.frameworks import TRAINED, get_destination, is_converted, other_than
 from porter.graph import head_of
 from porter.graph.plan import make_plan
 from porter.padding import ANY, KnownSize, Size
@@ -214,7 +214,7 @@ def _inspect_port(port: StoredPort) -> Inspection:
     record, checkpoint = port.record, read_checkpoint(port.folder / port.destination.MODEL_FILE)
     to, variant, folder = other_than(record.framework), record.variant, port.folder
     line = CONVERT.line(subject=folder, to=to)
-    if record.framework in CONVERTED:
+    if is_converted(port.destination):
         line = convert_model_file(port, CONVERT.line)
     elif variant is not None:
         line = CONVERT.line(subject=variant, source=record.zoo, to=to, weights=folder, recipes=record.recipes)

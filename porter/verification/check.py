@@ -13,7 +13,7 @@ import numpy as np
 from porter.base.dtypes import Array, Dtype, NamedArrays
 from porter.base.errors import NotInstalled, UsageError
 from porter.base.options import TOLERANCE
-from porter.frameworks import IN_FLOAT32, Tensors
+from porter.frameworks import Tensors, computes_in_float32
 from porter.graph import shapes, site_of, tensor_shapes
 from porter.port import StoredPort
 from porter.verification.cut_points import CutPoints, compare_at_cut_points
@@ -183,7 +183,7 @@ class Check:
         in float32 only is compared in that too.
         """
         # a second comparison for engines without float64
-        own: tuple[Dtype, ...] = ("float32",) if self.port.record.framework in IN_FLOAT32 else ()
+        own: tuple[Dtype, ...] = ("float32",) if computes_in_float32(self.port.destination) else ()
         dtypes = [dtype for dtype in ("float64", *own) if dtype in self.dtypes]
         if "float64" not in self.dtypes or not isinstance(source, CutSource):
             return {}

@@ -20,7 +20,7 @@ import numpy as np
 
 from porter.base.dtypes import Array, Dtype, NamedArrays, cast
 from porter.base.errors import CheckFailed
-from porter.frameworks import CONVERTED, OwnTensors, Tensors
+from porter.frameworks import OwnTensors, Tensors, is_converted
 from porter.graph import Graph
 from porter.graph.folding import absorb_biases, fold_norms
 from porter.port import Record, StoredPort
@@ -38,7 +38,7 @@ def unrounded_tensors(port: StoredPort, graph: Graph, tensors: Tensors) -> OwnTe
     record = port.record
     exact = tensors if record.folded is None else fold_norms(graph, tensors).tensors
     exact = absorb_biases(exact, record.absorbed)
-    if record.framework in CONVERTED:  # the file is compared as it is
+    if is_converted(port.destination):  # the file is compared as it is
         return {path: dict(roles) for path, roles in {**exact, **port.tensors()}.items()}
     return expect_numbers(port, exact)
 

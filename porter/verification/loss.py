@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from porter.frameworks import CONVERTED
+from porter.frameworks import is_converted
 from porter.verification.check import Check
 from porter.verification.inputs import make_images
 from porter.verification.numbers import distance
@@ -24,7 +24,7 @@ def with_loss(check: Check, verdict: Verdict) -> Verdict:
         check: its tensors are the port's and its source's.
     """
     port, first = check.port, verdict.all[0]
-    if port.record.framework not in CONVERTED or verdict.rounding is None or not verdict.ok:
+    if not is_converted(port.destination) or verdict.rounding is None or not verdict.ok:
         return verdict
     batch = make_images(first.sizes[0], INPUTS, port.record.input.channels, verdict.fed).astype("float32")
     engine, output = port.destination.ENGINE, port.graph.output

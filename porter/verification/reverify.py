@@ -17,7 +17,7 @@ from porter.base.dtypes import Array, Dtype
 from porter.base.errors import CannotRun, CheckFailed, NotInstalled, some
 from porter.base.options import FOLD_BN, INPUT_SIZE, REFERENCE
 from porter.files import path_of
-from porter.frameworks import IN_FLOAT32
+from porter.frameworks import computes_in_float32
 from porter.graph import BatchNorm, Graph, shapes, tensor_shapes
 from porter.graph.memory_bounds import count_numbers
 from porter.graph.ops import shape_text
@@ -248,7 +248,7 @@ def _compare_with_form(check: Check, opened: Opened, native: KnownSize, dtype: D
             f"{form.name} cannot be run at the port's size",
             next=f"convert with an {INPUT_SIZE} that it takes",
         )
-    if record.framework in IN_FLOAT32:  # float64 says nothing of how the file takes other sizes
+    if computes_in_float32(port.destination):  # float64 says nothing of how the file takes other sizes
         sizes = replace(sizes, rounded=tuple(dict.fromkeys((*sizes.rounded, *sizes.exact))))
     if opened.shipped is None or is_own_build:
         return _prove(check, with_port_paths(record, form), sizes)
@@ -273,7 +273,7 @@ def _prove(check: Check, source: SourceValues, sizes: Sizes) -> Verdict:
     try:
         return check.prove(source, sizes)
     except CannotRun as error:
-        if check.port.record.framework in IN_FLOAT32:  # its file computes in float32 only
+        if computes_in_float32(check.port.destination):  # its file computes in float32 only
             raise
         in_float64 = replace(check, dtypes=("float64",)).prove(source, sizes)
         check.expect_runs()

@@ -15,6 +15,7 @@ from porter_toy_destination.spellings import SPELLINGS
 
 import porter
 from porter.base.errors import CheckFailed, FileError, MappingError, UsageError
+from porter.frameworks import computes_in_float32, get_destination, is_converted
 from porter.graph import OPS, Add, Elu, Op, Rearrange
 from porter.graph.ops import Concat, row_of
 from porter.graph.plan import make_plan
@@ -47,6 +48,14 @@ def test_a_port_is_written_and_proved_by_porters_own_engine(file: Path, tmp_path
     assert porter.verify(tmp_path / "port", weights=file).ok
     images = np.random.default_rng(0).standard_normal((2, 3, 23, 18)).astype(np.float32)
     assert np.array_equal(porter.load(tmp_path / "port")(images), made.port.build()(images))
+
+
+@pytest.mark.parametrize("fact", ["IN_FLOAT32", "CONVERTED"])
+def test_it_may_state_what_few_destinations_are(fact: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {"IN_FLOAT32": computes_in_float32, "CONVERTED": is_converted}[fact]
+    assert asked(get_destination("tflite")) and not asked(get_destination("toy"))
+    monkeypatch.setattr(TOY, fact, True, raising=False)
+    assert asked(get_destination("toy"))
 
 
 @AT_SIZES

@@ -23,6 +23,7 @@ INPUT_LAYOUT: Literal["NCHW", "NHWC"] = "NHWC"
 MODEL_FILE = WEIGHTS_FILE
 PACKAGE = "mlx"
 NAMES_LAYERS = False
+IN_FLOAT32 = True
 ENGINE: PortEngine = engine
 
 

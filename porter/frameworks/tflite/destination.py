@@ -30,6 +30,7 @@ INPUT_LAYOUT: Literal["NCHW", "NHWC"] = "NHWC"
 MODEL_FILE = FILE
 PACKAGE = "tensorflow"
 NAMES_LAYERS = False
+IN_FLOAT32 = CONVERTED = True
 ENGINE: PortEngine = engine
 
 
@@ -65,7 +66,7 @@ def write(
 
 
 def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
-    """Return the file itself, as one tensor of its bytes under its name; see porter.frameworks.CONVERTED.
+    """Return the file itself, as one tensor of its bytes under its name; see porter.frameworks.is_converted.
     `plan` and `layers` are unused.
     """
     from porter.frameworks.tflite.port_files import read_file

@@ -30,7 +30,7 @@ RUNNER = "TensorFlow Lite"
 
 
 def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device: str = "cpu") -> Any:
-    """Return a model of the file that `tensors` holds (porter.frameworks.CONVERTED), otherwise of what the
+    """Return a model of the file that `tensors` holds (porter.frameworks.is_converted), otherwise of what the
     converter makes of them. In float64, in which TensorFlow Lite does not compute, it is the Keras model that
     the converter is given. A plan without tensors needs none for it.
 
