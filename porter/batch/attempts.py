@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +18,8 @@ from porter.base.errors import NotInstalled
 from porter.base.options import JSON, OUT, OVERWRITE
 from porter.base.package import install
 from porter.batch.jobs import Job
-from porter.batch.results import LOGS, PORTS, JobResult, State, write_result
+from porter.batch.results import LOGS, PORTS, JobResult, write_result
+from porter.reporting.batch_page import State
 
 _MOST_ATTEMPTS = 3
 """A process that somebody else kills is begun again so often in all: memory may be short for a while."""
@@ -135,7 +136,7 @@ def _watch(
     Returns:
         What it exceeded, in words, and the most bytes of memory that it had; None where it was not measured.
     """
-    measure_memory = _memory_of(process.pid) if limits.gigabytes is not None else None
+    memory = _Memory(process.pid) if limits.gigabytes is not None else None
     begun = time.monotonic()
     peak = None
     while True:
@@ -147,8 +148,8 @@ def _watch(
             return "it was stopped", peak
         if limits.seconds is not None and time.monotonic() - begun > limits.seconds:
             return f"it took longer than {limits.seconds:g} s", peak
-        if measure_memory is not None and limits.gigabytes is not None:
-            peak = max(peak or 0, measure_memory())
+        if memory is not None and limits.gigabytes is not None:
+            peak = max(peak or 0, memory.measure())
             if peak > limits.gigabytes * _PER_GB:
                 return f"it took {peak / _PER_GB:.1f} GB of memory, more than {limits.gigabytes:g}", peak
 
@@ -166,29 +167,28 @@ def import_psutil() -> Any:
     return psutil
 
 
-def _memory_of(process: int) -> Callable[[], int]:
-    """Return a function that measures the memory of a process and of those that it began, in bytes; 0 once it
-    has ended.
+class _Memory:
+    """The memory of a process and of those that it began.
 
     Raises:
         NotInstalled: psutil is not installed.
     """
-    psutil = import_psutil()
 
-    def resident() -> int:
-        """Return the memory of the process and of all that it began."""
-        with suppress(psutil.NoSuchProcess):
-            top = psutil.Process(process)
-            return sum(map(_resident, (top, *top.children(recursive=True))))
+    def __init__(self, process: int) -> None:
+        self._psutil, self._process = import_psutil(), process
+
+    def measure(self) -> int:
+        """Return the bytes that all of them have; 0 once they have ended."""
+        with suppress(self._psutil.NoSuchProcess):
+            top = self._psutil.Process(self._process)
+            return sum(map(self._of_one, (top, *top.children(recursive=True))))
         return 0
 
-    def _resident(running: Any) -> int:
-        """Return the memory of one process; 0 once it has ended."""
-        with suppress(psutil.Error):
+    def _of_one(self, running: Any) -> int:
+        """Return the bytes of one process; 0 once it has ended."""
+        with suppress(self._psutil.Error):
             return int(running.memory_info().rss)
         return 0
-
-    return resident
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -24,7 +24,7 @@ from porter.reporting.batch_page import STATES
 LOCAL, RAY = "local", "ray"
 _MOST_LOST = 10
 """So often Ray begins a job again whose worker or node is lost."""
-_THREADS = 2
+_CORES_OF_WORKER = 2
 """Processors for each worker, if nobody says how many workers there are."""
 
 
@@ -138,7 +138,7 @@ def _here(jobs: Sequence[Job], runner: JobRunner, workers: int | None) -> Iterat
         workers: how many at a time; None for as many as the cores allow.
     """
     cores = os.cpu_count() or 1
-    count = workers or max(1, cores // _THREADS)
+    count = workers or max(1, cores // _CORES_OF_WORKER)
     stopped = Event()
     runner = replace(runner, threads=max(1, cores // count))
     with ThreadPoolExecutor(count) as pool:

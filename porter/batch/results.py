@@ -8,17 +8,16 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from porter.base.errors import DownloadError, NotInstalled, PluginError
 from porter.base.package import __version__
 from porter.batch.jobs import Job
 from porter.files import write_whole
-from porter.reporting.batch_page import batch_page
+from porter.reporting.batch_page import State, batch_page
 
 PORTS, RESULTS, LOGS = "ports", "results", "logs"
 """The folders of a batch."""
-State = Literal["done", "refused", "failed", "waiting"]
 _TABLE = "table"
 _PASSING = NotInstalled.code, DownloadError.code, PluginError.code
 """The codes of refusals that end when a package is installed or a server answers."""

@@ -49,14 +49,8 @@ def conversion(made: Conversion | Ported) -> list[str]:
             kept = f"{len(record.norms)} stay, such as {record.norms[0]}" if record.norms else "none stay"
             norms = f"{len(record.folded)} folded into the layers before them; {kept}"
         lines.append(f"  norms    {norms}")
-    if record.stock_class:
-        arguments = ", ".join(f"{key}={value!r}" for key, value in record.stock_arguments.items())
-        absorbed = (
-            f"; {len(record.absorbed)} biases absorbed into the means of the norms after them"
-            if record.absorbed
-            else ""
-        )
-        lines.append(f"  stock    {record.stock_class}({arguments}){absorbed}")
+    if record.stock_words:
+        lines.append(f"  stock    {record.stock_words}")
     if made.verdict is None:
         lines.append(f"  check    {record.check}")
     else:

@@ -89,17 +89,17 @@ def read_asked(asked: ConvertOptions) -> Wanted:
     size = None if asked.input_size is None else parse_size(asked.input_size)
     name, wishes, opening = _source(asked, subject, size, recipes)
     return Wanted(
-        framework,
-        dtype,
-        "dynamic" if asked.quantize else None,
-        size,
-        read_statements(asked.preprocess, asked.class_names),
-        _reference(asked.reference),
-        recipes,
-        wishes,
-        name,
-        Path(asked.out or f"{name}-{framework.NAME}"),
-        opening,
+        framework=framework,
+        dtype=dtype,
+        quantize="dynamic" if asked.quantize else None,
+        size=size,
+        photos=read_statements(asked.preprocess, asked.class_names),
+        reference=_reference(asked.reference),
+        recipes=recipes,
+        wishes=wishes,
+        name=name,
+        out=Path(asked.out or f"{name}-{framework.NAME}"),
+        open=opening,
     )
 
 

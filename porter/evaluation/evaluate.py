@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 
-from porter.base import options as opt
 from porter.base.calls import takes
 from porter.base.commands import EvaluateOptions, EvaluateSeveralOptions, MeasuringOptions
 from porter.base.errors import FileError, UsageError
@@ -23,6 +22,7 @@ from porter.base.options import (
     FAST,
     PRECISION,
     PREDICTIONS,
+    SOURCE as SOURCE_SWITCH,
     TOLERANCE,
     WEIGHTS,
     AnyPath,
@@ -260,8 +260,8 @@ def _expect_together(asked: MeasuringOptions, run: Run, process: Process) -> Non
         (
             asked.weights is not None and not asked.source,
             WEIGHTS,
-            f"these weights are the source's, and {opt.SOURCE} is not given",
-            f"add {opt.SOURCE()}",
+            f"these weights are the source's, and {SOURCE_SWITCH} is not given",
+            f"add {SOURCE_SWITCH()}",
         ),
     ):
         if contradicts:
@@ -513,6 +513,11 @@ def _accuracy(scored: Scored, model: str, failed: int) -> Accuracy:
     right, among5 = (int(np.count_nonzero((ranks >= 0) & (ranks < top))) for top in (1, 5))
     known_losses = losses[~np.isnan(losses)]
     loss = float(known_losses.mean()) if len(known_losses) else None
+    return _shares(right, among5, images, loss)
+
+
+def _shares(right: int, among5: int, images: int, loss: float | None = None) -> Accuracy:
+    """Return the accuracy of so many right answers, and of those among the five likeliest, of all images."""
     return Accuracy(images, 100 * right / images, 100 * among5 / images, wilson(right, images), loss=loss)
 
 
@@ -536,8 +541,7 @@ def _accuracy_with_labels(
         sum(bool({*likeliest[:top] - background} & {*labels}) for likeliest, labels in answers)
         for top in (1, 5)
     )
-    count = len(answers)
-    return Accuracy(count, 100 * right / count, 100 * among5 / count, wilson(right, count))
+    return _shares(right, among5, len(answers))
 
 
 def _failures(photos: PhotoSet, scored: Scored) -> tuple[Failure, ...]:

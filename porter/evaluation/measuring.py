@@ -93,18 +93,18 @@ class Options:
             precision = one_of(asked.precision, get_args(Precision), PRECISION)
             run = Run(precision, asked.compiled, asked.channels_last)
         return cls(
-            asked.device,
-            run,
-            one_of(asked.crops, get_args(Crops), CROPS),
-            asked.batch_size,
-            asked.workers,
-            asked.limit,
-            path_of(asked.cache),
-            asked.split,
-            path_of(asked.labels),
-            read_statements(asked.preprocess, asked.class_names),
-            path_of(asked.class_names),
-            isinstance(asked, MeasuringOptions) and asked.fast,
+            device=asked.device,
+            run=run,
+            crops=one_of(asked.crops, get_args(Crops), CROPS),
+            batch_size=asked.batch_size,
+            workers=asked.workers,
+            limit=asked.limit,
+            cache=path_of(asked.cache),
+            split=asked.split,
+            labels=path_of(asked.labels),
+            stated=read_statements(asked.preprocess, asked.class_names),
+            class_names=path_of(asked.class_names),
+            fast=isinstance(asked, MeasuringOptions) and asked.fast,
         )
 
     def __post_init__(self) -> None:

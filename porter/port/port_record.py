@@ -300,6 +300,18 @@ class Record(Facts, RecordHead):
         return f"{self.variant} from {self.zoo}" if self.variant else self.source.file
 
     @property
+    def stock_words(self) -> str | None:
+        """The call of the stock class whose names the model file has, and the biases that its norms took in;
+        None for porter's own names.
+        """
+        if self.stock_class is None:
+            return None
+        arguments = ", ".join(f"{name}={value!r}" for name, value in self.stock_arguments.items())
+        count = len(self.absorbed)
+        absorbed = f"; {count} biases absorbed into the means of the norms after them" if count else ""
+        return f"{self.stock_class}({arguments}){absorbed}"
+
+    @property
     def proved(self) -> bool:
         """Whether the port was compared with something that porter did not write, and is its function."""
         return self.check == PASSED

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 from porter.reporting.page import page_environment
 
-STATES = "done", "refused", "failed", "waiting"
+State = Literal["done", "refused", "failed", "waiting"]
 """What may become of a port, in the order in which it is told (porter.batch.results.JobResult)."""
+STATES: tuple[State, ...] = get_args(State)
 
 
 def batch_page(rows: Sequence[Mapping[str, Any]]) -> str:

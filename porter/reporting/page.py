@@ -5,7 +5,6 @@ the template.
 from __future__ import annotations
 
 from base64 import b64encode
-from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from hashlib import sha256
@@ -47,7 +46,7 @@ HEADINGS = {
     "again": "How to reproduce it",
 }
 """The parts of the page by their ids, in their order."""
-LISTED = 20
+_MOST_PHOTOS = 20
 """How many photos that failed or differ are named."""
 
 
@@ -138,7 +137,7 @@ def _template_values(contents: Contents) -> dict[str, Any]:
         "conclusion": conclude(contents),
         "warnings": warn(contents),
         "facts": facts(record),
-        "ignored": dict(Counter(record.tensors.ignored.values())),
+        "ignored": dict(record.tensors.reasons),
         "comparison": comparison,
         "node_plots": comparison
         and _draw_twice(lambda width: plot_nodes(comparison.nodes, comparison.worst, width)),
@@ -160,7 +159,7 @@ def _template_values(contents: Contents) -> dict[str, Any]:
         "steps": steps(record),
         "commands": command_lines.reproduce(contents, name),
         "missing": missing_sections(contents, name),
-        "listed": LISTED,
+        "listed": _MOST_PHOTOS,
     }
 
 

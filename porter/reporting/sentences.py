@@ -220,14 +220,8 @@ def facts(record: Record) -> list[Fact]:
         entries.append(Fact("Its sha256", record.reference.sha256, literal=True))
     if record.folded is not None:
         entries.append(Fact("Batch norms", f"{len(record.folded)} folded into the layers before them"))
-    if record.stock_class is not None:
-        arguments = ", ".join(f"{name}={value!r}" for name, value in record.stock_arguments.items())
-        absorbed = (
-            f"; {len(record.absorbed)} biases absorbed into the means of the norms after them"
-            if record.absorbed
-            else ""
-        )
-        entries.append(Fact("Stock class", f"{record.stock_class}({arguments}){absorbed}"))
+    if record.stock_words:
+        entries.append(Fact("Stock class", record.stock_words))
     return [
         *entries,
         Fact("Versions", ", ".join(f"{name} {version}" for name, version in record.versions.items())),

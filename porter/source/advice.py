@@ -19,9 +19,8 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.torch_export import SAVE
 from porter.padding.sizes import size_text
 from porter.recipe import convert_command
-from porter.source.by_recipe import open_with_origin
+from porter.source.by_recipe import Likeliest, open_with_origin
 from porter.source.fitting.candidate import Candidate
-from porter.source.likeliest import Likeliest
 from porter.source.origin import KnownOrigin, as_stated_zoo
 from porter.source.ports_beside import find_ports_beside, line_for_trained
 from porter.source.ranking.rank import LIKELY, rank

@@ -23,11 +23,10 @@ from porter.port import Origin, Record, StoredPort
 from porter.recipe import Member, convert_command
 from porter.recipe.twins import Twin
 from porter.source.advice import advice_if_trained, advice_without_recipe, how_to_save_graph
-from porter.source.by_recipe import open_match
+from porter.source.by_recipe import open_likeliest, open_match
 from porter.source.fitting.fit import OWN_GRAPH
 from porter.source.from_port import convert_model_file
 from porter.source.hub_folder import config_of
-from porter.source.likeliest import open_likeliest
 from porter.source.opened import Opened
 from porter.source.origin import origin_of, stated_origin
 from porter.source.own_graph import PROBE, open_graph

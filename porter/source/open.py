@@ -18,13 +18,12 @@ from porter.formats.reading import read_with_digests
 from porter.padding.sizes import InputSizes
 from porter.recipe import Member
 from porter.source.advice import error_without_graph, with_advice
-from porter.source.by_recipe import open_with_origin
+from porter.source.by_recipe import open_likeliest, open_with_origin
 from porter.source.file_pair import record_pair
 from porter.source.fitting.candidate import Candidate, needs_md5
 from porter.source.from_port import expect_wishes_of_port, find_member_of, open_port
 from porter.source.in_memory import Exported, checkpoint_of_variables, naming_model, save_and_read
 from porter.source.library_model import build_by_library
-from porter.source.likeliest import open_likeliest
 from porter.source.opened import Opened
 from porter.source.origin import origin_of, stated_origin, twin_warnings
 from porter.source.own_graph import open_graph
@@ -122,8 +121,7 @@ def _open_by_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None)
         if opened is None or (wishes.as_given and not opened.facts.classes):
             opened = open_graph(checkpoint, wishes)
     except PorterError as error:  # the recipe may be the one that was meant for this file
-        error.next = "; ".join(filter(None, (error.next, *recipe_warnings)))
-        raise
+        raise error.at(error.where, "; ".join(filter(None, (error.next, *recipe_warnings)))) from None
     notes = list(opened.file.notes)
     if opened.member:
         notes.append(
@@ -167,8 +165,8 @@ def _open_by_config(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None
         built = build_by_library(checkpoint, wishes.outputs, wishes.size)
     except NotInstalled as error:
         otherwise = error_without_graph(checkpoint, likeliest, recipes).next
-        error.next = f"{error.next}, which builds the network of this folder; or {otherwise}"
-        raise
+        next = f"{error.next}, which builds the network of this folder; or {otherwise}"
+        raise error.at(error.where, next) from None
     if built is None:
         raise error_without_graph(checkpoint, likeliest, recipes)
     opened = _open_model(built, wishes, recipes)
