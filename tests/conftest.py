@@ -127,9 +127,9 @@ def in_double(monkeypatch: pytest.MonkeyPatch) -> None:
     file, which is the same function in float32, and of what is said of ports. The tests of verification and
     of frameworks have both types; and so has ONNX here, which onnxruntime runs in float32 only.
     """
-    from porter.verification import reverify
+    from porter.verification import proving
 
-    own = reverify.check_against
+    own = proving.check_against
 
     def check_against(check: Check, *arguments: Any) -> Any:
         record = check.port.record
@@ -137,7 +137,7 @@ def in_double(monkeypatch: pytest.MonkeyPatch) -> None:
             check = replace(check, dtypes=("float64",))
         return own(check, *arguments)
 
-    monkeypatch.setattr(reverify, "check_against", check_against)
+    monkeypatch.setattr(proving, "check_against", check_against)
 
 
 @pytest.fixture(scope="session")

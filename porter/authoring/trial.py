@@ -73,7 +73,7 @@ def try_weights(recipe: Recipe, weights: Path) -> WeightsTrial:
     except MappingError as error:
         return WeightsTrial(error=error)
     from porter.verification.check import Check
-    from porter.verification.reverify import check_against
+    from porter.verification.proving import check_against
 
     with TemporaryDirectory() as folder:
         try:

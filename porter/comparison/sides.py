@@ -95,7 +95,7 @@ def proved(opened: Opened, size: Size, port: StoredPort | None = None) -> SidePr
         port: the source, if it is one: its record has the comparison.
     """
     from porter.verification.check import Check
-    from porter.verification.reverify import check_against
+    from porter.verification.proving import check_against
 
     if port is not None:
         record = port.record

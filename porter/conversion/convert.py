@@ -240,7 +240,7 @@ def _check(
         CheckFailed: the port is not the source's function, or nothing shows that it is.
     """
     from porter.verification.check import Check
-    from porter.verification.reverify import check_against
+    from porter.verification.proving import check_against
 
     try:
         verdict, warnings = check_against(Check(port), opened, user_reference, size)

@@ -20,7 +20,7 @@ from porter.graph.plan import make_plan
 from porter.padding import Size
 from porter.padding.sizes import InputSizes
 from porter.port import GivenFile, Record, StoredPort
-from porter.verification import reverify, source_forms
+from porter.verification import proving, source_forms
 from porter.verification.check import CHECKED_DTYPES, Check
 from porter.verification.computed import unrounded_tensors
 from porter.verification.own_build import OwnBuild
@@ -164,9 +164,9 @@ def _asked(port: StoredPort, opened: Any, dtypes: Sequence[Dtype]) -> tuple[Verd
     if opened.given is None:
         with (
             patch.object(source_forms, "references_of", _references_of),
-            patch.object(reverify, "references_of", _references_of),
+            patch.object(proving, "references_of", _references_of),
         ):
-            return reverify.check_against(Check(port, tuple(dtypes)), opened)
+            return proving.check_against(Check(port, tuple(dtypes)), opened)
     tensors = unrounded_tensors(port, opened.graph, opened.tensors) if port.record.computed else None
     unfolded = OwnBuild(port.destination, opened.graph, opened.tensors)
     proof = check_given(

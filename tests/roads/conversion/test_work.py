@@ -23,7 +23,7 @@ from safetensors.torch import save_file
 
 import porter
 import porter.conversion.convert
-import porter.verification.reverify
+import porter.verification.proving
 from porter.filegraph import walk
 from porter.files import published_weights
 from porter.formats.keras import graph as keras_graph

@@ -352,7 +352,7 @@ KINDS: dict[str, tuple[Callable[[Path], Path], Mapping[str, Any]]] = {
         FILES["onnx"],
         {
             "porter.verification.file_graph_source.FileGraphSource.disagreement": said,
-            "porter.verification.reverify._rests_on_rounding": lambda verdict: True,
+            "porter.verification.proving._rests_on_rounding": lambda verdict: True,
         },
     ),
     "the engine and the reader": (

@@ -19,7 +19,7 @@ from porter.source.reopening import reopen_source
 from porter.verification import memory
 from porter.verification.check import Check
 from porter.verification.file_graph_source import FileGraphSource
-from porter.verification.reverify import check_against
+from porter.verification.proving import check_against
 from porter.verification.verdict import Verdict
 from tests.support.standin_files import with_convention
 

@@ -343,7 +343,7 @@ def test_a_port_that_its_own_framework_does_not_run_is_not_written(
     file = written(source if source == ALONE else HEAD % ("4,16,16", source), tmp_path / "net.onnx")
     monkeypatch.setattr("porter.frameworks.torch.engine.run", refuse)
     if skipped:
-        monkeypatch.setattr("porter.verification.reverify.with_fallback", refuse)
+        monkeypatch.setattr("porter.verification.proving.with_fallback", refuse)
     ran = cli("convert", file, "--to", "torch", "--out", "port")
     refused(ran, "the port does not run in its own framework: TensorFlow has no kernel for 'y'", status=1)
     assert not (tmp_path / "port").exists()

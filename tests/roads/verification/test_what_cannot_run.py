@@ -164,7 +164,7 @@ def test_a_reference_that_takes_another_size_is_passed_over(
         sizes.append(source.name)
         return right(plan, native, source, *rest) if source.name == OWN_BUILD else None
 
-    monkeypatch.setattr("porter.verification.reverify.check_sizes", of_own_build_only)
+    monkeypatch.setattr("porter.verification.proving.check_sizes", of_own_build_only)
     file = keras_file(".keras", False)(tmp_path / "model")
     made = porter.convert(file, to="torch", out=tmp_path / "port", input_size="12x11")
     said = "the file's own graph was not run: the file's own graph cannot be run at the port's size"

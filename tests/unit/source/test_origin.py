@@ -32,7 +32,7 @@ from porter.source.place import file_at, find
 from porter.source.reading import read
 from porter.source.stated_photos import facts_beside
 from porter.source.wishes import Wishes
-from porter.verification import reverify
+from porter.verification import proving
 from porter.zoos.tables import REFERENCES, TIMM, TIMM_TF
 from porter.zoos.transformers import import_transformers
 from tests.support.evaluation.padding_study.studies import RECIPE, write_recipes
@@ -400,7 +400,7 @@ def test_advice_follows_the_origin(
     def skipped(*_: object) -> None:
         raise CannotRun("not compared here")
 
-    monkeypatch.setattr(reverify, "check_against", skipped)
+    monkeypatch.setattr(proving, "check_against", skipped)
     tried = try_weights(find_recipe(VARIANT), said)
     assert (
         tried.opened is not None

@@ -21,7 +21,7 @@ from porter.source.opened import Opened
 from porter.source.place import find
 from porter.source.reopening import reopen_source
 from porter.verification.check import Check
-from porter.verification.reverify import check_against
+from porter.verification.proving import check_against
 from porter.verification.user_code import load_maker
 from porter.verification.user_reference import UserReference, parse_reference
 from porter.verification.verdict import Verdict

@@ -19,7 +19,7 @@ from porter.frameworks.mlx.code import PORTS
 from porter.port import StoredPort
 from porter.source.reopening import reopen_source
 from porter.verification.check import Check
-from porter.verification.reverify import check_against
+from porter.verification.proving import check_against
 from porter.verification.verdict import Verdict
 
 SIZE = (16, 15)
