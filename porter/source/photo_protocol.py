@@ -12,7 +12,7 @@ import numpy as np
 from porter.base.errors import UsageError
 from porter.base.options import PREPROCESS
 from porter.data.preprocess import Preprocess, ProtocolError
-from porter.data.statements import protocol_in_words
+from porter.data.protocol_words import protocol_in_words
 from porter.graph import Affine
 from porter.padding import KnownSize
 from porter.port import Facts

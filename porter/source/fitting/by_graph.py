@@ -5,7 +5,7 @@ become nodes too. Layers that porter has no op for are refused by name.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 
 import numpy as np
@@ -88,30 +88,15 @@ def _fit(candidate: Candidate, end: End, keep_background: bool) -> Fit:
         graph = with_classes(graph, channels_of(graph)[graph.output] - 1)
     stored = stored_tensors(graph, file, grafted.layers, checkpoint)
     names = {place: tensor.name for place, tensor in stored.items()}
-    used = {*names.values()}
-    constants = {
-        tensor.name: CONSTANTS.format(path)
-        for path, layer in grafted.layers.items()
-        if isinstance(graph.by_path[path].op, ops.Affine)
-        for tensor in file.by_name[layer].tensors.values()
-    }
     is_zoos_model = not differences and not folded and grafted.plain
     # The taps are the names under which an engine shows the values of nodes.
     tap_names_of_zoo = tap_names(member, draft, layers) if is_zoos_model else {}
-    unread = _unread_layers(file, end)
-    left_out_warning = (f"left out, because the head does not read them: {some(unread)}",) if unread else ()
-    difference_text = (
-        f"the file's graph is used; it differs from that of zoo '{member.zoo.name}': {some(differences)}"
-    )
-    difference_warning = (difference_text,) if differences else ()
     return Fit(
         graph=graph,
         tensors=names,
         stored=stored,
         transforms={graph.output: ("drop_background",)} if drops else {},
-        ignored={
-            name: constants.get(name, NOT_READ_BY_LOGITS) for name in checkpoint.tensors if name not in used
-        },
+        ignored=_ignored(checkpoint, {*names.values()}, graph, file, grafted.layers),
         source_classes=_classes_of_output(grafted.graph, base == draft.output),
         own_head=end.own,
         head=end.layer,
@@ -124,9 +109,37 @@ def _fit(candidate: Candidate, end: End, keep_background: bool) -> Fit:
         folded=folded,
         differences=len(differences),
         scaling=grafted.scaling,
-        warnings=(*left_out_warning, *difference_warning, *grafted.warnings),
+        warnings=(*_graph_warnings(file, end, member.zoo.name, differences), *grafted.warnings),
         notes=(OWN_GRAPH, *_norms_note(draft, grafted.graph, folded)),
     )
+
+
+def _ignored(
+    checkpoint: Checkpoint, used: Set[str], graph: Graph, file: FileGraph, layers: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the file's tensors that are not among the used ones, each with the reason: constants of an
+    affine step, or no output reads them.
+
+    Args:
+        layers: the file's layer of each node.
+    """
+    constants = {
+        tensor.name: CONSTANTS.format(path)
+        for path, layer in layers.items()
+        if isinstance(graph.by_path[path].op, ops.Affine)
+        for tensor in file.by_name[layer].tensors.values()
+    }
+    return {name: constants.get(name, NOT_READ_BY_LOGITS) for name in checkpoint.tensors if name not in used}
+
+
+def _graph_warnings(file: FileGraph, end: End, zoo: str, differences: Sequence[str]) -> Iterator[str]:
+    """Yield warnings of layers that the head does not read, and of what differs between the file's graph and
+    the zoo's.
+    """
+    if unread := _unread_layers(file, end):
+        yield f"left out, because the head does not read them: {some(unread)}"
+    if differences:
+        yield f"the file's graph is used; it differs from that of zoo '{zoo}': {some(differences)}"
 
 
 def _classes_of_output(graph: Graph, with_recipes_head: bool) -> int:
