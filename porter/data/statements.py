@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from porter.base.errors import FileError, UsageError
 from porter.base.json import JsonObject
@@ -19,7 +19,6 @@ MAX_BYTES = 1 << 16
 
 _NUMBER_TYPES = {"size": int, "crop": int, "central_fraction": float, "divide": float}
 _TRIPLES = ("mean", "std")
-ROUNDING_WORDS = {"even": "to even", "down": "down", "up": "up"}
 
 
 def read_preprocess(given: AnyPath | JsonObject) -> Preprocess:
@@ -151,62 +150,3 @@ def _convert_value(name: str, value: Any) -> Any:
         else:
             expected = "a whole number" if _NUMBER_TYPES[name] is int else "a number"
         raise ProtocolError(f"'{name}' must be {expected}, got '{value}'") from None
-
-
-def input_in_words(protocol: Preprocess, rows: int, columns: int) -> str:
-    """Return the input of a model in words, for predict and eval: `160x160: resized to 183, cropped to
-    160`.
-    """
-    share, of_square = _share_in_words(protocol)
-    steps = [f"cut to the central {share}"] if share else []
-    square = f"resized to {protocol.size}x{protocol.size}"
-    words = {"none": "as they are", "squash": square, "square": f"cut to a square{of_square}, {square}"}
-    steps.append(words.get(protocol.resize, f"resized to {protocol.size}"))
-    if protocol.crop is not None:
-        steps.append(f"cropped to {protocol.crop}")
-    return f"{rows}x{columns}: {', '.join(steps)}"
-
-
-def _share_in_words(protocol: Preprocess) -> tuple[str, str]:
-    """Return in words the share that is kept before resizing: of rows and columns, and of the square's side.
-    One of the two is empty.
-    """
-    if protocol.central_fraction is None:
-        return "", ""
-    share = f"{protocol.central_fraction:.1%}"
-    return ("", f" of {share}") if protocol.resize == "square" else (share, "")
-
-
-def protocol_in_words(protocol: Preprocess, crops: Literal[1, 10] = 1) -> str:
-    """Return a protocol in words, for reports: `shorter side 256 by Pillow's bilinear, centre 224, RGB /
-    255`.
-    """
-    parts = [] if protocol.jpeg is None else [f"JPEGs decoded {protocol.jpeg}"]
-    share, of_square = _share_in_words(protocol)
-    if share:
-        parts.append(f"central {share}")
-    square, kernel = f"{protocol.size}x{protocol.size}", protocol.resampling.name
-    words = {
-        "none": f"{square} as they are",
-        "squash": f"{square} by {kernel}",
-        "square": f"central square{of_square} {square} by {kernel}",
-    }
-    parts.append(words.get(protocol.resize, f"shorter side {protocol.size} by {kernel}"))
-    if protocol.crop is not None:
-        crop = f"centre {protocol.crop}" if crops == 1 else f"ten crops of {protocol.crop}"
-        if protocol.crop_rounding:
-            crop += f" rounded {ROUNDING_WORDS[protocol.crop_rounding]}"
-        parts.append(crop)
-    scaling = protocol.channels.upper() + ("" if protocol.divide == 1 else f" / {protocol.divide:g}")
-    if any(protocol.mean):
-        scaling += f" - {_numbers_text(protocol.mean)}"
-    if any(value != 1 for value in protocol.std):
-        scaling = f"({scaling}) / {_numbers_text(protocol.std)}"
-    return ", ".join([*parts, scaling])
-
-
-def _numbers_text(values: tuple[float, ...]) -> str:
-    """Return three numbers as a text; one of them if all are equal."""
-    if len(set(values)) == 1:
-        return f"{values[0]:g}"
-    return "(" + ", ".join(f"{value:g}" for value in values) + ")"

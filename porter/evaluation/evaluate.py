@@ -32,7 +32,7 @@ from porter.data.classes import Classes
 from porter.data.layouts.opening import open_photos
 from porter.data.photos import Failure, PhotoSet
 from porter.data.preprocess import CropRounding, Preprocess
-from porter.data.statements import input_in_words, protocol_in_words
+from porter.data.protocol_words import input_in_words, protocol_in_words
 from porter.evaluation import unfinished
 from porter.evaluation.comparison import PLAIN, PORT, SOURCE, agreement
 from porter.evaluation.details import write_details

@@ -19,7 +19,7 @@ from porter.base.options import AnyPath
 from porter.data.photo_decoding import as_image, open_image
 from porter.data.preparing import prepare
 from porter.data.preprocess import Preprocess
-from porter.data.statements import input_in_words
+from porter.data.protocol_words import input_in_words
 from porter.evaluation.protocol import expect_prepared, expect_protocol, fit_protocol, notes_on_proportion
 from porter.evaluation.ranking import probabilities, top_classes
 from porter.port import StoredPort, read_port

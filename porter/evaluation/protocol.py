@@ -7,7 +7,8 @@ from porter.base.errors import UsageError
 from porter.base.options import CROPS, INPUT_SIZE, PREPROCESS
 from porter.base.package import page
 from porter.data.preprocess import Preprocess, ProtocolError
-from porter.data.statements import example_protocol, protocol_in_words
+from porter.data.protocol_words import protocol_in_words
+from porter.data.statements import example_protocol
 from porter.evaluation.results import Crops
 from porter.formats.recognition import known_format
 from porter.graph import axes_text, further_text

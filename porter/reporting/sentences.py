@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from porter.base.errors import UsageError, some
-from porter.data.preprocess import Preprocess
-from porter.data.statements import ROUNDING_WORDS
+from porter.data.protocol_words import steps_in_words
 from porter.evaluation.protocol import fit_protocol
 from porter.graph import MaxPool, axes_text, further_text
 from porter.graph.record import from_record
@@ -251,47 +250,6 @@ def steps(record: Record) -> list[str]:
     if record.preprocess is None:
         return []
     try:
-        return preprocessing(fit_protocol(record.preprocess, record.input, ""))
+        return steps_in_words(fit_protocol(record.preprocess, record.input, ""))
     except UsageError:
-        return preprocessing(record.preprocess)
-
-
-def preprocessing(protocol: Preprocess) -> list[str]:
-    """List the steps from a photo to the model's input in order, each a sentence such as `Divide by 255.`."""
-    how = "; JPEGs by libjpeg’s fast transform, as TensorFlow does" if protocol.jpeg else ""
-    steps = [f"Decode to 8-bit RGB{how}. The EXIF orientation is not applied."]
-    share = None if protocol.central_fraction is None else f"{100 * protocol.central_fraction:g} %"
-    if share and protocol.resize != "square":
-        steps.append(f"Keep the central {share} of height and width.")
-    square = f"{protocol.size}×{protocol.size}"
-    rounded = f", rounded {ROUNDING_WORDS[protocol.crop_rounding]}" if protocol.crop_rounding else ""
-    kept = f"a square of {share} of the shorter side" if share else "the largest square"
-    resampling = protocol.resampling
-    kernel = resampling.name.replace("'", "’")
-    resize = {
-        "none": f"Take photos of {square} pixels as they are.",
-        "squash": f"Resize to {square} pixels, ignoring the aspect ratio",
-        "square": f"Keep {kept} at the centre{rounded}, and resize it to {square} pixels",
-        "shorter_side": f"Resize the shorter side to {protocol.size} pixels, keeping the aspect ratio",
-    }[protocol.resize]
-    if protocol.resize != "none":
-        resize = f"{resize}, with {kernel} kernel: {resampling.how}."
-    steps.append(resize)
-    if protocol.crop is not None:
-        steps.append(f"Keep the {protocol.crop}×{protocol.crop} pixels at the centre{rounded}.")
-    if protocol.channels == "bgr":
-        steps.append("Reverse the channels to blue, green, red.")
-    if protocol.divide != 1:
-        steps.append(f"Divide by {protocol.divide:g}.")
-    if protocol.mean != (0.0, 0.0, 0.0):
-        steps.append(f"Subtract {_channel_values(protocol.mean)}.")
-    if protocol.std != (1.0, 1.0, 1.0):
-        steps.append(f"Divide by {_channel_values(protocol.std)}.")
-    return steps
-
-
-def _channel_values(values: tuple[float, float, float]) -> str:
-    """Write three numbers, one for each channel; one of them if they are equal."""
-    if len(set(values)) == 1:
-        return f"{values[0]:g}"
-    return f"{values[0]:g}, {values[1]:g} and {values[2]:g}, channel by channel"
+        return steps_in_words(record.preprocess)

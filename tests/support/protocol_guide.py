@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from porter.data.preprocess import Preprocess
-from porter.data.statements import protocol_in_words
+from porter.data.protocol_words import protocol_in_words
 from tests.support.checkout import ROOT
 from tests.support.recipe.recipes import all_recipes
 

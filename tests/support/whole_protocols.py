@@ -21,7 +21,7 @@ from porter.base.ways_to_run import FP32
 from porter.data.photos import Bytes, Photo
 from porter.data.pipeline.batching import Feed, batches
 from porter.data.preprocess import Preprocess
-from porter.data.statements import protocol_in_words
+from porter.data.protocol_words import protocol_in_words
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.runtime import import_keras
 from porter.frameworks.torch.evaluate import make_classifier

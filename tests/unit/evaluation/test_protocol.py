@@ -9,7 +9,7 @@ import pytest
 
 from porter.base.errors import UsageError
 from porter.data.preprocess import Preprocess
-from porter.data.statements import input_in_words, protocol_in_words
+from porter.data.protocol_words import input_in_words, protocol_in_words
 from porter.evaluation.protocol import expect_square, notes_on_proportion, own_protocol, protocol_of
 from tests.support.recipe.recipes import NO_PROTOCOL, all_recipes
 

@@ -13,12 +13,12 @@ from typer.main import get_command
 from porter.cli.app import app
 from porter.cli.check_text import parity_line
 from porter.data.preprocess import Preprocess
-from porter.data.statements import input_in_words, protocol_in_words
+from porter.data.protocol_words import input_in_words, protocol_in_words, steps_in_words
 from porter.recipe.published import is_non_commercial
 from porter.reporting.command_lines import convert, evaluate, reproduce, study as study_again
 from porter.reporting.page import missing_sections
 from porter.reporting.records import Contents, read_contents
-from porter.reporting.sentences import conclude, facts, preprocessing, warn
+from porter.reporting.sentences import conclude, facts, warn
 from tests.support.reporting.ports import evaluation, full_port, parity, study, write_port
 
 SUMMARY = {"ok": True, "logits": parity(0.0)["logits"], "limit": 1e-10, "source_rounding": 0.0}
@@ -341,7 +341,7 @@ def test_a_port_that_computes_its_pads_is_made_so_again(tmp_path: Path) -> None:
 
 
 def test_a_protocol_is_told_step_by_step() -> None:
-    steps = preprocessing(
+    steps = steps_in_words(
         Preprocess(
             "squash",
             299,
@@ -364,13 +364,13 @@ def test_a_protocol_is_told_step_by_step() -> None:
     cropped = Preprocess(
         "shorter_side", 256, "pil_bicubic", crop=224, crop_rounding="down", std=(0.229, 0.224, 0.225)
     )
-    coloured = preprocessing(cropped)
+    coloured = steps_in_words(cropped)
     assert (
         coloured[2] == "Keep the 224×224 pixels at the centre, rounded down."
         and coloured[3] == "Divide by 0.229, 0.224 and 0.225, channel by channel."
     )
     square = Preprocess("square", 224, "tf_bicubic", central_fraction=0.875, crop_rounding="up")
     kept = "Keep a square of 87.5 % of the shorter side at the centre, rounded up, and resize it to 224×224"
-    assert len(steps := preprocessing(square)) == 2 and steps[1].startswith(kept)
+    assert len(steps := steps_in_words(square)) == 2 and steps[1].startswith(kept)
     assert protocol_in_words(square).startswith("central square of 87.5% 224x224 by TensorFlow's bicubic")
     assert input_in_words(square, 224, 224) == "224x224: cut to a square of 87.5%, resized to 224x224"
