@@ -70,9 +70,9 @@ def read_graph(
     where: str,
     metadata: Stated | None = None,
     outputs: Sequence[str] = (),
-) -> FileGraph | str | None:
-    """Read the graph of a Keras model's config. Return None where the model is not made of a list of layers,
-    and where it takes no image, what it takes, in words.
+) -> FileGraph | str:
+    """Read the graph of a Keras model's config. Return a sentence about what the model takes where that is no
+    image, and an empty one where the model is not made of a list of layers.
 
     Constants of the config that are arrays are tensors of the graph's own, in `evaluated`.
 
@@ -91,8 +91,7 @@ def read_graph(
     text = with_stated(text, metadata or {}, where)
     flow = read_calls(text, where)
     if flow is None:
-        return None
-    # The words say what the model takes in place of an image.
+        return ""
     image = _image_input(flow.shape)
     if image is None:
         return _describe_input(flow)
@@ -150,17 +149,17 @@ def _describe_input(flow: Flow) -> str:
     return f"its first input is Nx{text}, and a port takes images NxHxWxC, or arrays of known axes"
 
 
-def with_graph(checkpoint: Checkpoint, graph: FileGraph | str | None) -> Checkpoint:
-    """Return the checkpoint with its graph and the tensors that only the graph has. If `graph` is the reason
-    why there is none, return it with a note of that reason; if it is None, as it is.
+def with_graph(checkpoint: Checkpoint, graph: FileGraph | str) -> Checkpoint:
+    """Return the checkpoint with its graph and the tensors that only the graph has, or with a note of the
+    reason why there is none, if that is not empty.
     """
     if isinstance(graph, str):
-        return replace(checkpoint, notes=(*checkpoint.notes, f"{UNREAD}: {graph}"))
+        return replace(checkpoint, notes=(*checkpoint.notes, f"{UNREAD}: {graph}")) if graph else checkpoint
     return replace(
         checkpoint,
         graph=graph,
-        notes=(*checkpoint.notes, *(graph.notes if graph is not None else ())),
-        tensors={**checkpoint.tensors, **(graph.evaluated if graph is not None else {})},
+        notes=(*checkpoint.notes, *graph.notes),
+        tensors={**checkpoint.tensors, **graph.evaluated},
     )
 
 
