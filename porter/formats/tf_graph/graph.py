@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -85,19 +85,15 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
     """
     nodes = _begin_at(graph.image, _variables_as_constants(graph))
     graph = replace(graph, nodes=_take_floats(nodes, graph.image))
-    readings: list[tuple[PlainGraph, Walk, GraphConstants]] = []
+    readings = list[_DecidedReading]()
 
     def read(size: Size) -> FileGraph:
-        """Read the graph at a size, and keep what decided its branches."""
-        # A branch that is taken at one size only may have nodes of the names of another one's.
-        constants = GraphConstants(graph.nodes, graph.variables, graph.budget, refuse)
-        decided, walk, graph_read = _read_decided(graph, constants, size)
-        readings.append((decided, walk, constants))
-        return graph_read
+        """Read the graph at a size, and keep the reading."""
+        readings.append(_read_decided(graph, refuse, size))
+        return readings[-1].file_graph
 
     file_graph = read_for_sizes(fill_free_size(_stated_size(graph.nodes[graph.image]), graph.size), read)
-    # The last reading is the one whose graph is returned.
-    decided, walk, constants = readings[-1]
+    decided, constants, walk, _ = readings[-1]  # the one whose graph is returned
     used_names = [
         tensor.name
         for node in file_graph.nodes
@@ -117,16 +113,26 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
     return file_graph, {**tensors, **file_graph.evaluated}
 
 
-def _read_decided(
-    graph: PlainGraph, constants: GraphConstants, size: Size
-) -> tuple[PlainGraph, Walk, FileGraph]:
-    """Read a graph at a size, and put a branch in place of each StatelessIf that is decided there: whose
-    condition is stored, or computed from known sizes. Return the graph in order with these branches, its walk
-    and what was read.
+class _DecidedReading(NamedTuple):
+    """A graph as it is read at one size: in order with the branches that are decided there, its constants,
+    the walk, and what was read.
     """
+
+    graph: PlainGraph
+    constants: GraphConstants
+    walk: Walk
+    file_graph: FileGraph
+
+
+def _read_decided(graph: PlainGraph, refuse: Refuse, size: Size) -> _DecidedReading:
+    """Read a graph at a size, and put a branch in place of each StatelessIf that is decided there: whose
+    condition is stored, or computed from known sizes.
+    """
+    # A branch that is taken at one size only may have nodes of the names of another one's.
+    constants = GraphConstants(graph.nodes, graph.variables, graph.budget, refuse)
     for _ in range(_MOST_ROUNDS):
         constants.nodes = {**constants.nodes, **graph.nodes}
-        nodes = in_order_of_inputs(graph.nodes, [name for name, _ in graph.ends], constants.refuse)
+        nodes = in_order_of_inputs(graph.nodes, [name for name, _ in graph.ends], refuse)
         graph = replace(graph, nodes=nodes)
         shortened = _shorten(nodes)
         walk, file_graph = _read_nodes(graph, shortened, constants, size)
@@ -137,10 +143,10 @@ def _read_decided(
         }
         if not branches:
             break
-        inlined = inline_functions({**nodes, **branches}, graph.functions, constants.refuse)
+        inlined = inline_functions({**nodes, **branches}, graph.functions, refuse)
         ends = list(map(inlined.final, graph.ends))
         graph = replace(graph, nodes=inlined.nodes, ends=ends)
-    return graph, walk, file_graph
+    return _DecidedReading(graph, constants, walk, file_graph)
 
 
 def _without_unchanged_constants(graph: PlainGraph) -> dict[str, GraphNode]:
