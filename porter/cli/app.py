@@ -150,8 +150,8 @@ def evaluate(given: GivenArguments, results: Path | None, as_json: bool) -> None
     except KeyboardInterrupt as stopped:  # typer would end without a word
         end_with(stopped)
     from porter.cli.evaluation import evaluation, evaluations
+    from porter.evaluation.csv_tables import write_results
     from porter.evaluation.distributed import this_process
-    from porter.evaluation.predictions import write_results
 
     asked = len(given["folders"])
     complete = len(measured) == asked and all(of_port.evaluation.complete for of_port in measured)

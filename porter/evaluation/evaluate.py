@@ -35,11 +35,11 @@ from porter.data.preprocess import CropRounding, Preprocess
 from porter.data.protocol_words import input_in_words, protocol_in_words
 from porter.evaluation import unfinished
 from porter.evaluation.comparison import PLAIN, PORT, SOURCE, agreement
+from porter.evaluation.csv_tables import write_predictions
 from porter.evaluation.details import write_details
 from porter.evaluation.distributed import Process, join_run, this_process
 from porter.evaluation.intervals import wilson
 from porter.evaluation.measuring import Entrant, Measured, Options, measure, merged
-from porter.evaluation.predictions import write_predictions
 from porter.evaluation.protocol import notes_on_proportion, protocol_of
 from porter.evaluation.published_verdict import (
     judge,
@@ -99,7 +99,7 @@ def evaluate(asked: EvaluateOptions) -> Evaluation:
         real_labels: ReaL's real.json, whose figures stand beside those of the photos' own labels.
         expect_top1: in per cent; `ok` says whether the port's is within `tolerance` (percentage points, 0.05
             if None) of it.
-        predictions: a CSV to write, with what the port saw in every photo (porter.evaluation.predictions).
+        predictions: a CSV to write, with what the port saw in every photo (porter.evaluation.csv_tables).
         afresh: measures all photos, also where Ctrl-C ended an earlier run.
 
     Raises:

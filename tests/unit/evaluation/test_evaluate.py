@@ -27,8 +27,8 @@ from porter.data.labels import imagenet_classes
 from porter.data.photo_decoding import open_image
 from porter.data.pipeline import making
 from porter.evaluation import details, evaluate as evaluate_module, measuring, scoring, speed
+from porter.evaluation.csv_tables import write_results
 from porter.evaluation.distributed import Process
-from porter.evaluation.predictions import write_results
 from porter.evaluation.results import NAMED, Accuracy, Evaluation
 from porter.files import new_folder
 from porter.port import RECORD, read_port, update_record
