@@ -9,7 +9,7 @@ from functools import partial
 from inspect import Parameter, signature
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -33,14 +33,26 @@ _MAX_GUARDS = 64
 MobileViT has hundreds, and an export with them takes many minutes; the deepest convolutional networks stay
 below.
 """
-_OPEN_AXES: tuple[tuple[str, tuple[tuple[int, ...], ...]], ...] = (
-    ("", ((0, 2, 3), (2, 3))),
-    (" of one size", ((0,),)),
-    (" of one image", ()),
+
+
+class _OpenProgram(NamedTuple):
+    """How a module is exported.
+
+    Attributes:
+        suffix: what its file is called besides.
+        choices: the axes that torch.export is asked to leave open, one choice after the other.
+    """
+
+    suffix: str
+    choices: tuple[tuple[int, ...], ...]
+
+
+_PROGRAMS = (
+    _OpenProgram("", ((0, 2, 3), (2, 3))),
+    _OpenProgram(" of one size", ((0,),)),
+    _OpenProgram(" of one image", ()),
 )
-"""Programs of a module, each with more constants than the one before: what their files are called besides,
-and the axes that torch.export is asked to leave open, one choice after the other.
-"""
+"""Each with more constants than the one before."""
 _USUAL_SIZE = (224, 224)
 """Rows and columns of the example for a module of any size."""
 
@@ -63,36 +75,46 @@ def save(model: nn.Module, folder: Path, example: Sequence[Any], size: Size | No
     images = [images[index] for index in order]
     images_at_once = _images_at_once(copy, images)
 
-    def save_program(level: int) -> Saved:
-        """Save the module's program with the open axes of this level, or of the next one if torch cannot
-        write it.
-        """
-        file_suffix, choices = _OPEN_AXES[level]
-        program = _export_with_open_axes(copy, images, name, choices)
-        is_last = level + 1 == len(_OPEN_AXES)
-        path = folder / f"{name}{file_suffix}.pt2"
-        try:
-            torch.export.save(program, path)
-        except Exception:  # of programs that compute with sizes what torch has no text for, such as math.ceil
-            if is_last:
-                raise
-            return save_program(level + 1)
+    path = folder / name
+
+    def saved(file: Path, program: torch.export.ExportedProgram, left: Sequence[_OpenProgram]) -> Saved:
         batch, *sides = _first_shape(program)
         at_once = len(images[0]) if isinstance(batch, int) else images_at_once
         return Saved(
             name,
-            path,
+            file,
             "the graph that torch.export draws",
             (images[0].shape[2], images[0].shape[3]) if len(sides) == 3 else None,
             make_copy=lambda: adapt(copies.make()),
             run_itself=None if copies.has_halves else partial(_run_as_it_is, model, order, at_once),
             batch=at_once,
-            calls=_calls_of_taps(path, copy),
+            calls=_calls_of_taps(file, copy),
             notes=copies.notes,
-            save_fixed=None if is_last else lambda: save_program(level + 1),
+            save_fixed=(lambda: saved(*_save_first(copy, images, path, left))) if left else None,
         )
 
-    return save_program(0)
+    return saved(*_save_first(copy, images, path, _PROGRAMS))
+
+
+def _save_first(
+    module: nn.Module, images: Sequence[torch.Tensor], path: Path, programs: Sequence[_OpenProgram]
+) -> tuple[Path, torch.export.ExportedProgram, Sequence[_OpenProgram]]:
+    """Save the first of these programs of a module that torch can write, and return its file, the program,
+    and those that have more constants.
+
+    Args:
+        path: of the file, without what it is called besides.
+    """
+    program, *left = programs
+    file = path.with_name(f"{path.name}{program.suffix}.pt2")
+    exported = _export_with_open_axes(module, images, path.name, program.choices)
+    try:
+        torch.export.save(exported, file)
+    except Exception:  # of programs that compute with sizes what torch has no text for, such as math.ceil
+        if not left:
+            raise
+        return _save_first(module, images, path, left)
+    return file, exported, left
 
 
 def _run_as_it_is(
