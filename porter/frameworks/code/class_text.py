@@ -82,12 +82,14 @@ def write_class(
         defaults: whether arguments that are the same in most uses get a default.
     """
     writer = _BodyWriter(template, use_arguments, known, {})
+    writer.write()
     # A product that several expressions need gets a name: the body is written again with it.
     product = writer.arguments.shared_product()
     if product is not None:
         taken = {*use_arguments, *writer.arguments.derived}
         local = next(name for name in ("width", "hidden", "hidden_") if name not in taken)
         writer = _BodyWriter(template, use_arguments, known, {product: local})
+        writer.write()
     parameters = _make_parameters(writer.arguments.used_arguments(), defaults)
     language = known.language
     # The loops of `forward`, by the first part of each.
@@ -157,21 +159,23 @@ class _BodyWriter:
         known: Known,
         products: Mapping[str, str],
     ) -> None:
-        self.template, self.known = template, known
+        self.template, self.known, self.products = template, known, products
         self.arguments = Arguments(use_arguments, literal, products)
         self.flags: dict[tuple[str | None, int | None], str] = {}
-        self.runs: list[PartRun] = []
+        # Only a module that is used once has loops over its parts: their arguments are numbers.
+        self.single = template.uses == 1
+        runs = find_runs(template.parts, known.classes, template.outputs) if self.single else []
+        self.runs: list[PartRun] = list(runs)
         self.inlined: dict[str, Mapping[str, Expression]] = {}
         self.body = Code(depth=2)
-        for product, local in products.items():
+
+    def write(self) -> None:
+        """Write the body: local names of products, then each part within its containers, then flags."""
+        for product, local in self.products.items():
             self.body.line(f"{local} = {product}")
-        # Only a module that is used once has loops over its parts: their arguments are numbers.
-        single = template.uses == 1
-        root_runs = find_runs(template.parts, known.classes, template.outputs) if single else []
-        self.runs = list(root_runs)
-        run_of_part = {name: run for run in root_runs for name in run.names}
+        run_of_part = {name: run for run in self.runs for name in run.names}
         written_containers: set[str] = set()
-        for part in _sort_owners_first(template.parts):
+        for part in _sort_owners_first(self.template.parts):
             run = run_of_part.get(part.name)
             texts = self._inlined_arguments(part)
             if texts is not None:
@@ -179,13 +183,13 @@ class _BodyWriter:
             if part.again is None and texts is None:
                 self._write_containers(part.name, written_containers)
             if run is None:
-                self._write_part(part, single)
+                self._write_part(part, self.single)
             # A run of parts is written as one loop, where its first part stands.
             elif run.names[0] == part.name:
-                run.write(self.body, Owner(known.language, "self"), self._call_own_class)
+                run.write(self.body, Owner(self.known.language, "self"), self._call_own_class)
             for number, edge in enumerate(part.inputs):
                 self._write_source_flag(edge, part.name, number)
-        for number, edge in enumerate(template.outputs):
+        for number, edge in enumerate(self.template.outputs):
             self._write_source_flag(edge, None, number)
 
     def _write_containers(self, name: str, written: set[str]) -> None:
