@@ -79,10 +79,10 @@ def imported(path: Path, strings: bool = True) -> Iterator[str]:
         elif node.module == "porter":
             yield from (f"porter.{name.name}" for name in node.names)
         elif node.module:
-            yield node.module
-            yield from (
-                name for each in node.names if file_of(name := f"{node.module}.{each.name}").is_file()
-            )
+            modules = [name for each in node.names if file_of(name := f"{node.module}.{each.name}").is_file()]
+            if len(modules) < len(node.names):  # a name of the package itself
+                yield node.module
+            yield from modules
     if strings:
         yield from named
 
