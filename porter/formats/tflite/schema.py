@@ -164,7 +164,7 @@ OPERATOR_CODES = {
 FLOAT32, FLOAT16, UINT8, INT8 = 0, 1, 3, 9
 """Some numbers of the schema's TensorType."""
 SAME = 0
-"""Of the schema's Padding."""
+"""The number of SAME in the schema's Padding."""
 ACTIVATIONS = {0: "", 1: "RELU", 2: "RELU_N1_TO_1", 3: "RELU6", 4: "TANH", 5: "SIGN_BIT"}
 """The schema's ActivationFunctionType by number."""
 ACTIVATION_FIELDS = by_name(
@@ -181,7 +181,7 @@ ACTIVATION_FIELDS = by_name(
 # Options of operators.
 PADDING = Field(0, "b")
 STRIDES = Field(2, "i"), Field(1, "i")
-"""Of every window, of rows and of columns, as all pairs here."""
+"""The strides of every window, of rows and then of columns, as all pairs here are."""
 DILATIONS = {
     "CONV_2D": (Field(5, "i", 1), Field(4, "i", 1)),
     "DEPTHWISE_CONV_2D": (Field(6, "i", 1), Field(5, "i", 1)),
@@ -196,7 +196,7 @@ GATHER_AXIS, GATHER_BATCH_DIMS = Field(0, "i"), Field(1, "i")
 PACK_AXIS = UNPACK_AXIS = Field(1, "i")
 BLOCK_SIZE = Field(0, "i")
 RADIUS, BIAS, ALPHA, BETA = Field(0, "i"), Field(1, "f"), Field(2, "f"), Field(3, "f")
-"""Of LOCAL_RESPONSE_NORMALIZATION."""
+"""The options of LOCAL_RESPONSE_NORMALIZATION."""
 SOFTMAX_BETA = Field(0, "f", 1.0)
 LEAKY_RELU_ALPHA = Field(0, "f", 0.0)
 GELU_APPROXIMATE = _flag(0)
