@@ -7,9 +7,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from porter.base.dtypes import Array
 from porter.base.errors import GraphError
 from porter.graph.ops.joins import may_be_equal, stretched_sizes
 from porter.graph.ops.kinds import Count, Flag, Kind, Number, Sizes
@@ -23,6 +22,9 @@ from porter.graph.ops.op import (
     expect_known_channels,
     shape_text,
 )
+
+if TYPE_CHECKING:
+    from porter.base.dtypes import Array
 
 MOST_AXES = 10
 CHANNELS_LAST = (1, 2, 0)
