@@ -13,7 +13,7 @@ from porter.base.dtypes import HALVES, Dtype
 from porter.base.errors import CannotRun, Contradiction, first_line
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph, Foreign, Unsupported
-from porter.formats.keras.activations import ACTIVATIONS, PARTS, activation_name
+from porter.formats.keras.activations import ACTIVATIONS, PARTS
 from porter.formats.keras.channels_first import ACTIVATION, CHANNELS_FIRST, CHANNELS_LAST, IMAGE, read_calls
 from porter.formats.keras.flow import Flow, LayerCall, Result, read_flow, results_in
 from porter.formats.keras.graph import NamedCall, before_activation, fused_name, name_calls
@@ -23,7 +23,7 @@ from porter.formats.keras.precision import compute_type
 from porter.formats.keras.versions import operation_name
 from porter.formats.keras.wiring import find_misreading, find_wrong_turn
 from porter.formats.tensorflow import import_tensorflow
-from porter.frameworks.tf.keras_files.layer_runs import COMPUTED, LayerRuns
+from porter.frameworks.tf.keras_files.layer_runs import COMPUTED, LayerRuns, resolved_activation
 from porter.frameworks.tf.keras_files.operations import has_operation
 from porter.frameworks.tf.keras_files.variables import FileTensors
 from porter.frameworks.tf.layout import channels_last_shape
@@ -231,7 +231,7 @@ class _Builder:
             has_no_activation = named.call.kind not in FUSING and activation is None
             if is_activation or has_no_activation:
                 return result
-            name = activation_name(activation)
+            name = resolved_activation(activation)
             if name not in (None, "linear", *ACTIVATIONS, *PARTS):
                 self.refused.append(
                     f"the activation of layer '{named.name}' ({name:.60}) is not on porter's list"

@@ -10,7 +10,6 @@ import numpy as np
 
 from porter.base.dtypes import Dtype, storage_type
 from porter.base.json import JsonObject
-from porter.formats.keras.activations import activation_name
 from porter.formats.keras.channels_first import CHANNELS_LAST
 from porter.formats.keras.flow import LayerCall, Result
 from porter.formats.keras.graph import NamedCall, operands_of
@@ -173,7 +172,7 @@ class LayerRuns:
             ValueError: the activation is neither, or not on its list.
         """
         activation = call.arguments.get("activation")
-        name = activation_name(activation)
+        name = resolved_activation(activation)
         if name == "linear":
             return value
         if name is not None:
@@ -244,3 +243,14 @@ def _relu_of(kind: str, arguments: JsonObject, value: Any) -> Any:
     """Apply a ReLU or a LeakyReLU layer with these arguments."""
     slope = arguments.get("negative_slope", 0.3 if kind == "LeakyReLU" else 0.0)
     return relu(value, slope, arguments.get("max_value"), arguments.get("threshold"))
+
+
+def resolved_activation(activation: Any) -> str | None:
+    """Return the name of the function in an `activation` argument, as Keras resolves it: `linear` of None,
+    `relu` of `keras.activations.relu`. None where the argument is an object, such as a layer's config.
+
+    The reader has a function of its own for this, so that a mistake in either shows as a difference.
+    """
+    if activation is None:
+        return "linear"
+    return activation.rpartition(".")[2] if isinstance(activation, str) else None
