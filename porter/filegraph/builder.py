@@ -18,8 +18,8 @@ from porter.base.dtypes import Float64Array
 from porter.base.errors import GraphError
 from porter.base.left_out import LeftOut
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Stored
-from porter.filegraph.find_attention import with_attention
 from porter.filegraph.layer_values import Clipped, Padded, Value
+from porter.filegraph.matching.find_attention import with_attention
 from porter.filegraph.names import Names
 from porter.graph import INPUT, MOST_CONSTANTS, FurtherInput, Op, Shape, input_shape, ops
 from porter.graph.ops import AXES, LARGEST_FLOAT32, Function, Order

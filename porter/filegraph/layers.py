@@ -10,7 +10,7 @@ from porter.filegraph.dataflow import N
 from porter.filegraph.file_graph import FileGraph, Stored
 from porter.filegraph.finishing import finish
 from porter.filegraph.reading import read_nodes
-from porter.filegraph.tensor import Tensor
+from porter.filegraph.tensors.tensor import Tensor
 from porter.filegraph.value_names import NodeOutput
 from porter.filegraph.walk import NodeWalk, Reader
 from porter.graph import ops

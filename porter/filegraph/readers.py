@@ -10,7 +10,7 @@ from typing import Any
 
 from porter.filegraph.dataflow import N
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.tensor import Scope, Tensor
+from porter.filegraph.tensors.tensor import Scope, Tensor
 from porter.filegraph.walk import NodeWalk, Outputs, Reader
 from porter.graph import Op
 

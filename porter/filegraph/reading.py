@@ -11,11 +11,11 @@ import numpy as np
 
 from porter.base.dtypes import Numbers
 from porter.base.errors import GraphError, PaddingError, first_line
-from porter.filegraph.axes import View
 from porter.filegraph.builder import Builder
 from porter.filegraph.dataflow import Captures, Dataflow, N, OperatorNode, StoredTensor
 from porter.filegraph.file_graph import Stored, Unsupported
-from porter.filegraph.patterns import ROLES, layers_by_kind
+from porter.filegraph.layouts.axes import View
+from porter.filegraph.matching.patterns import ROLES, layers_by_kind
 from porter.filegraph.value_names import NodeOutput
 from porter.filegraph.walk import NodeWalk, Outputs, Reader, Tap, Walk, first_output_name, leave_out
 from porter.graph import FurtherInput, GroupNorm, LayerNorm, Op, RmsNorm, axes_text
@@ -37,7 +37,7 @@ class GraphInput:
         source: its name in the graph.
         channels: of the image.
         size: rows and columns; None where they are open.
-        batch: see porter.filegraph.views.Views.
+        batch: see porter.filegraph.layouts.views.Views.
         order: how the file lays out a map.
         fixed: see porter.filegraph.builder.Builder.
         axes: the image's, as places in a map of the file's; None if it is laid out as any map.

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from porter.filegraph.dims import Dim, fixed_sizes
 from porter.filegraph.file_graph import Unsupported
+from porter.filegraph.layouts.dims import Dim, fixed_sizes
 from porter.filegraph.reading import GraphInput
-from porter.filegraph.tensor import Tensor
+from porter.filegraph.tensors.tensor import Tensor
 from porter.filegraph.value_names import NodeOutput
 from porter.graph import Resize
 from porter.graph.ops import Coordinates, Nearest

@@ -12,16 +12,16 @@ import numpy as np
 from porter.base.dtypes import Numbers, is_floating
 from porter.base.errors import GraphError
 from porter.base.left_out import LeftOut
-from porter.filegraph.axes import OF_UNKNOWN_SHAPE, Source, T, View
 from porter.filegraph.builder import Builder
 from porter.filegraph.dataflow import Dataflow, N, OperatorNode, StoredTensor
-from porter.filegraph.dims import Dim
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.layer_values import Value
+from porter.filegraph.layouts.axes import OF_UNKNOWN_SHAPE, Source, T, View
+from porter.filegraph.layouts.dims import Dim
+from porter.filegraph.layouts.value_layouts import Layouts
+from porter.filegraph.layouts.views import Views
 from porter.filegraph.places import position_of
-from porter.filegraph.value_layouts import Layouts
 from porter.filegraph.value_names import NodeOutput
-from porter.filegraph.views import Views
 from porter.graph import Op
 
 
@@ -92,7 +92,7 @@ class NodeWalk(Generic[N]):
     """Reading in progress.
 
     Attributes:
-        batch: see porter.filegraph.views.Views.
+        batch: see porter.filegraph.layouts.views.Views.
         trained: names of variables; of all that a file stores, where it does not tell variables from
             constants.
         view_of: the values so far, as the file's tensors hold them.
@@ -103,7 +103,7 @@ class NodeWalk(Generic[N]):
         tap: the framework's name for a value when it runs the file's graph; None where it does not give the
             value.
         images: what the graph takes.
-        apart: names of nodes that give what the file holds taken apart, see porter.filegraph.atrous.
+        apart: names of nodes that give what the file holds taken apart, see porter.filegraph.tensors.atrous.
     """
 
     builder: Builder

@@ -10,14 +10,14 @@ from typing import Any
 from porter.base.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow
-from porter.filegraph.dims import fixed_sizes
 from porter.filegraph.file_graph import FileGraph, Stored
 from porter.filegraph.layers import read_graph
+from porter.filegraph.layouts.dims import fixed_sizes
 from porter.filegraph.places import Reading
 from porter.filegraph.readers import node_reader, op_reader
 from porter.filegraph.reading import GraphInput, begin
-from porter.filegraph.several import concat
-from porter.filegraph.tensor import Tensor
+from porter.filegraph.tensors.several import concat
+from porter.filegraph.tensors.tensor import Tensor
 from porter.filegraph.value_names import NodeOutput
 from porter.filegraph.walk import Reader
 from porter.formats.damage import refusing_damage

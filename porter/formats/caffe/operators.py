@@ -9,14 +9,14 @@ from typing import TypeVar
 import numpy as np
 
 from porter.base.name_tables import by_name
-from porter.filegraph import functions
-from porter.filegraph.dims import fixed_sizes
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.layer_values import Value
 from porter.filegraph.layers import pool, prelu, symmetric_pads
+from porter.filegraph.layouts.dims import fixed_sizes
 from porter.filegraph.readers import Functions, node_reader, op_reader, refuse_unread_settings
-from porter.filegraph.several import concat, merge_all
-from porter.filegraph.tensor import Tensor
+from porter.filegraph.tensors import functions
+from porter.filegraph.tensors.several import concat, merge_all
+from porter.filegraph.tensors.tensor import Tensor
 from porter.filegraph.walk import Reader
 from porter.formats.caffe.net import CONVOLUTIONS, CaffeLayer
 from porter.formats.caffe.text_format import TextMessage

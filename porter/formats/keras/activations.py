@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.functions import exp, glu, hard_shrink, log_sigmoid, relu, soft_shrink, sqrt
-from porter.filegraph.tensor import Tensor
+from porter.filegraph.tensors.functions import exp, glu, hard_shrink, log_sigmoid, relu, soft_shrink, sqrt
+from porter.filegraph.tensors.tensor import Tensor
 from porter.formats.keras.stated_layer import KerasLayer, axes_in, number, whole_number
 from porter.graph import Op, ops
 

@@ -6,13 +6,13 @@ import math
 from collections.abc import Mapping
 
 from porter.base.dtypes import Array
-from porter.filegraph.attention import AttentionScores
-from porter.filegraph.einsum import Equation, Kernel, read_equation
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.functions import divide_by_norm, norm
 from porter.filegraph.places import Items
-from porter.filegraph.several import attention, einsum
-from porter.filegraph.tensor import Tensor
+from porter.filegraph.tensors.attention import AttentionScores
+from porter.filegraph.tensors.einsum import Equation, Kernel, read_equation
+from porter.filegraph.tensors.functions import divide_by_norm, norm
+from porter.filegraph.tensors.several import attention, einsum
+from porter.filegraph.tensors.tensor import Tensor
 from porter.formats.keras.stated_layer import KerasLayer, pair
 
 PARTS: Mapping[str, tuple[str, ...]] = {

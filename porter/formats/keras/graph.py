@@ -14,16 +14,16 @@ import numpy as np
 
 from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import FileError, first_line
-from porter.filegraph.axes import OF_UNKNOWN_SHAPE
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow
 from porter.filegraph.file_graph import FileGraph, Unsupported, read_for_sizes
 from porter.filegraph.finishing import finish
+from porter.filegraph.layouts.axes import OF_UNKNOWN_SHAPE
 from porter.filegraph.names import expect_values
 from porter.filegraph.readers import as_outputs
 from porter.filegraph.reading import GraphInput, begin, read_nodes
-from porter.filegraph.tensor import Scope, Tensor
 from porter.filegraph.tensorflow import further_image
+from porter.filegraph.tensors.tensor import Scope, Tensor
 from porter.filegraph.value_names import NodeOutput
 from porter.filegraph.walk import Outputs
 from porter.formats.keras.activations import activation_name

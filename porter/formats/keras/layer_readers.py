@@ -12,8 +12,8 @@ from porter.base.errors import some
 from porter.base.left_out import LeftOut
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.readers import call_with_inputs
-from porter.filegraph.several import concat, merge_all
-from porter.filegraph.tensor import Tensor
+from porter.filegraph.tensors.several import concat, merge_all
+from porter.filegraph.tensors.tensor import Tensor
 from porter.filegraph.walk import leave_out
 from porter.formats.keras import arrays, norms
 from porter.formats.keras.activations import activation_name, apply_activation

@@ -6,11 +6,11 @@ import math
 from collections.abc import Collection, Mapping
 
 from porter.base.dtypes import Float64Array
-from porter.filegraph.dims import Dim, sizes_text
 from porter.filegraph.file_graph import Stored, Unsupported
-from porter.filegraph.functions import divide_by_norm
+from porter.filegraph.layouts.dims import Dim, sizes_text
 from porter.filegraph.places import position_of
-from porter.filegraph.tensor import Tensor
+from porter.filegraph.tensors.functions import divide_by_norm
+from porter.filegraph.tensors.tensor import Tensor
 from porter.formats.keras.scaling import channel_numbers, normalising, statistics
 from porter.formats.keras.stated_layer import KerasLayer, axes_in, count, number
 from porter.graph import ops

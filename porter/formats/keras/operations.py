@@ -9,14 +9,14 @@ from itertools import pairwise
 from typing import Any
 
 from porter.base.name_tables import by_name
-from porter.filegraph import functions
-from porter.filegraph.dims import fixed_sizes
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.products import Product
+from porter.filegraph.layouts.dims import fixed_sizes
 from porter.filegraph.readers import call_with_inputs
-from porter.filegraph.reductions import Reduction
-from porter.filegraph.several import concat, einsum, matmul, matmul_stored, maximum, minimum, stack
-from porter.filegraph.tensor import Scope, Tensor
+from porter.filegraph.tensors import functions
+from porter.filegraph.tensors.products import Product
+from porter.filegraph.tensors.reductions import Reduction
+from porter.filegraph.tensors.several import concat, einsum, matmul, matmul_stored, maximum, minimum, stack
+from porter.filegraph.tensors.tensor import Scope, Tensor
 from porter.formats.keras.activations import ACTIVATIONS, PARTS, apply_activation
 from porter.formats.keras.scaling import numbers_in
 from porter.formats.keras.stated_layer import (
@@ -55,7 +55,9 @@ COMPOSED: Mapping[str, str] = {
     "arctanh": "atanh",
     **{kind: kind for kind in ("cosh", "exp2", "expm1", "log10", "log1p", "log2", "sinh", "tan", "trunc")},
 }
-"""Functions of each number that are several of porter's ops, as porter.filegraph.functions calls them."""
+"""Functions of each number that are several of porter's ops, as porter.filegraph.tensors.functions calls
+them.
+"""
 
 
 def read_operation(layer: KerasLayer, *values: Tensor) -> Any:
@@ -410,7 +412,7 @@ def _elementwise(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def _function_reader(kind: str) -> Reader:
-    """Return a reader of a function of porter.filegraph.functions."""
+    """Return a reader of a function of porter.filegraph.tensors.functions."""
     return lambda layer, x: functions.FUNCTIONS[kind](x)
 
 

@@ -11,7 +11,7 @@ from porter.base.name_tables import by_name
 from porter.filegraph import walk
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.places import Reading
-from porter.filegraph.tensor import Tensor
+from porter.filegraph.tensors.tensor import Tensor
 from porter.filegraph.value_names import NodeOutput
 from porter.graph.ops import LARGEST_FLOAT32
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from porter.filegraph.file_graph import Stored, Unsupported
-from porter.filegraph.tensor import Tensor
+from porter.filegraph.tensors.tensor import Tensor
 from porter.formats.keras.resizing import center_crop_pads, pads_to_aspect, resize_of
 from porter.formats.keras.stated_layer import KerasLayer, Reader, count, pair
 from porter.formats.limits import StatedFields

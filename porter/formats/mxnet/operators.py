@@ -7,16 +7,16 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 
 from porter.base.name_tables import by_name
-from porter.filegraph import functions
-from porter.filegraph.dims import Dim, fixed_sizes, product
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.layers import pool, prelu, symmetric_pads
+from porter.filegraph.layouts.dims import Dim, fixed_sizes, product
 from porter.filegraph.places import position_of
-from porter.filegraph.products import Product
 from porter.filegraph.readers import Functions, node_reader, op_reader, refuse_unread_settings, tensor_reader
-from porter.filegraph.reductions import Reduction
-from porter.filegraph.several import concat, maximum, merge_all, minimum
-from porter.filegraph.tensor import Tensor
+from porter.filegraph.tensors import functions
+from porter.filegraph.tensors.products import Product
+from porter.filegraph.tensors.reductions import Reduction
+from porter.filegraph.tensors.several import concat, maximum, merge_all, minimum
+from porter.filegraph.tensors.tensor import Tensor
 from porter.filegraph.walk import Reader
 from porter.formats.mxnet.plain import OPS_OF_NUMBERS
 from porter.formats.mxnet.symbol import SymbolNode
@@ -397,7 +397,7 @@ KINDS: Mapping[str, str] = by_name(
         "broadcast_minimum _Minimum _minimum": "Min",
     }
 )
-"""MXNet's operators of several values, as porter.filegraph.arithmetic calls them."""
+"""MXNet's operators of several values, as porter.filegraph.tensors.arithmetic calls them."""
 
 
 _FUNCTIONS: Functions = by_name(

@@ -9,15 +9,15 @@ from functools import partial
 import numpy as np
 
 from porter.base.name_tables import by_name
-from porter.filegraph import functions
 from porter.filegraph.dataflow import Operand
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.functions import SELU_ALPHA, SELU_GAMMA
 from porter.filegraph.layer_values import Value
-from porter.filegraph.products import Product
 from porter.filegraph.readers import Functions
-from porter.filegraph.several import matmul, matmul_stored, merge_all
-from porter.filegraph.tensor import Tensor
+from porter.filegraph.tensors import functions
+from porter.filegraph.tensors.functions import SELU_ALPHA, SELU_GAMMA
+from porter.filegraph.tensors.products import Product
+from porter.filegraph.tensors.several import matmul, matmul_stored, merge_all
+from porter.filegraph.tensors.tensor import Tensor
 from porter.formats.onnx.nodes import OnnxNode, Walk
 from porter.graph import Gelu, HardSigmoid, Reciprocal, Sqrt, Swish
 

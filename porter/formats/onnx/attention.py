@@ -7,11 +7,11 @@ from __future__ import annotations
 import numpy as np
 
 from porter.base.dtypes import Numbers
-from porter.filegraph.attention import AttentionScores
-from porter.filegraph.dims import Dim
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.several import attention, concat
-from porter.filegraph.tensor import Scope, Tensor
+from porter.filegraph.layouts.dims import Dim
+from porter.filegraph.tensors.attention import AttentionScores
+from porter.filegraph.tensors.several import attention, concat
+from porter.filegraph.tensors.tensor import Scope, Tensor
 from porter.filegraph.value_names import NodeOutput
 from porter.formats.onnx.nodes import OnnxNode
 

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from porter.base.dtypes import Dtype, Numbers
-from porter.filegraph.constants import arange, expect_room
-from porter.filegraph.dims import BATCH, PLACE, Dim, as_real, as_whole, fixed_sizes, sizes_array
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.kernels.windows import Grid, average_pool
+from porter.filegraph.layouts.dims import BATCH, PLACE, Dim, as_real, as_whole, fixed_sizes, sizes_array
 from porter.filegraph.places import position_of
 from porter.filegraph.readers import Functions
-from porter.filegraph.tensor import Tensor
+from porter.filegraph.tensors.constants import arange, expect_room
+from porter.filegraph.tensors.tensor import Tensor
 from porter.formats.onnx.nodes import OnnxNode
 from porter.formats.onnx.proto import import_onnx
 

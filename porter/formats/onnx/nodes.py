@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from porter.filegraph import walk
-from porter.filegraph.dims import Dim, fixed_sizes
+from porter.filegraph.layouts.dims import Dim, fixed_sizes
 from porter.filegraph.places import Items
 from porter.filegraph.readers import as_outputs, call_with_inputs
-from porter.filegraph.tensor import Scope, Tensor
+from porter.filegraph.tensors.tensor import Scope, Tensor
 from porter.filegraph.value_names import NodeOutput
 from porter.filegraph.walk import Outputs, Reader
 from porter.formats.protobuf import AttributeReading

@@ -8,16 +8,16 @@ import operator
 from collections.abc import Callable, Mapping
 
 from porter.base.dtypes import Numbers
-from porter.filegraph import functions
-from porter.filegraph.along import Axes
-from porter.filegraph.constants import full
-from porter.filegraph.dims import BATCH, PLACE, Open, fixed_sizes, product
 from porter.filegraph.file_graph import Unsupported
+from porter.filegraph.layouts.dims import BATCH, PLACE, Open, fixed_sizes, product
 from porter.filegraph.places import position_of
 from porter.filegraph.readers import Functions, elementwise_reader, tensor_reader
-from porter.filegraph.reductions import Reduction
-from porter.filegraph.several import concat, einsum, maximum
-from porter.filegraph.tensor import Tensor
+from porter.filegraph.tensors import functions
+from porter.filegraph.tensors.along import Axes
+from porter.filegraph.tensors.constants import full
+from porter.filegraph.tensors.reductions import Reduction
+from porter.filegraph.tensors.several import concat, einsum, maximum
+from porter.filegraph.tensors.tensor import Tensor
 from porter.filegraph.walk import Reader, Zeros
 from porter.formats.onnx import arithmetic, constants, windows
 from porter.formats.onnx.attention import read_attention

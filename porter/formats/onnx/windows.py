@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from porter.base.name_tables import by_name
-from porter.filegraph.axes import Piece, View
 from porter.filegraph.dataflow import StoredTensor
-from porter.filegraph.dims import Dim, Open, Undecided, fixed_sizes
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.layer_values import Value
+from porter.filegraph.layouts.axes import Piece, View
+from porter.filegraph.layouts.dims import Dim, Open, Undecided, fixed_sizes
 from porter.filegraph.places import Items
 from porter.filegraph.readers import Functions
-from porter.filegraph.tensor import Tensor
+from porter.filegraph.tensors.tensor import Tensor
 from porter.filegraph.walk import Read
 from porter.formats.onnx.constants import average_constant
 from porter.formats.onnx.nodes import OnnxNode

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from porter.base.name_tables import by_name
-from porter.filegraph import functions
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.products import Product
-from porter.filegraph.several import einsum, matmul, matmul_stored, merge_all
-from porter.filegraph.tensor import Tensor
+from porter.filegraph.tensors import functions
+from porter.filegraph.tensors.products import Product
+from porter.filegraph.tensors.several import einsum, matmul, matmul_stored, merge_all
+from porter.filegraph.tensors.tensor import Tensor
 from porter.formats.tf_graph.nodes import GraphNode
 from porter.formats.tf_graph.windows import expect_layout
 

@@ -10,11 +10,11 @@ import numpy as np
 
 from porter.base.dtypes import Array, Dtype, NamedArrays, Numbers, is_floating
 from porter.base.errors import first_line
-from porter.filegraph.constants import arange, expect_room
-from porter.filegraph.dims import as_real, as_whole
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.tensor import Tensor
+from porter.filegraph.layouts.dims import as_real, as_whole
 from porter.filegraph.tensorflow import MASKS
+from porter.filegraph.tensors.constants import arange, expect_room
+from porter.filegraph.tensors.tensor import Tensor
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_graph.nodes import GraphNode, Refuse
 

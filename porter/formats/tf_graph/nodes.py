@@ -10,8 +10,8 @@ from typing import Any
 
 from porter.base.errors import FileError, GraphError
 from porter.filegraph import walk
-from porter.filegraph.atrous import read_order
 from porter.filegraph.places import Items
+from porter.filegraph.tensors.atrous import read_order
 from porter.filegraph.value_names import NodeOutput
 from porter.formats.limits import MOST_NODES
 from porter.formats.protobuf import AttributeReading

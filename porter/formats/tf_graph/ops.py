@@ -11,16 +11,16 @@ from typing import Any
 
 from porter.base.dtypes import Numbers
 from porter.base.name_tables import by_name
-from porter.filegraph import functions
-from porter.filegraph.atrous import Stated, put_together, stated_by_inputs, take_apart
-from porter.filegraph.dims import sizes_array
 from porter.filegraph.file_graph import Unsupported
+from porter.filegraph.layouts.dims import sizes_array
 from porter.filegraph.places import position_of
 from porter.filegraph.readers import Functions, node_reader, op_reader, tensor_reader
-from porter.filegraph.reductions import Reduction
-from porter.filegraph.several import concat, maximum, stack
-from porter.filegraph.tensor import Tensor
 from porter.filegraph.tensorflow import slice_index, strided_slice_index
+from porter.filegraph.tensors import functions
+from porter.filegraph.tensors.atrous import Stated, put_together, stated_by_inputs, take_apart
+from porter.filegraph.tensors.reductions import Reduction
+from porter.filegraph.tensors.several import concat, maximum, stack
+from porter.filegraph.tensors.tensor import Tensor
 from porter.filegraph.walk import Reader, Repeated, Zeros
 from porter.formats.tf_graph import arithmetic, windows
 from porter.formats.tf_graph.constants import FLOATS, FUNCTIONS, INTEGERS, TRUTH, cast, is_cast, masks_of

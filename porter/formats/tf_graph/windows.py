@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from porter.base.name_tables import by_name
 from porter.filegraph import tensorflow
 from porter.filegraph.dataflow import StoredTensor
-from porter.filegraph.dims import ratio, sizes_text
 from porter.filegraph.file_graph import Stored, Unsupported
-from porter.filegraph.tensor import Tensor
+from porter.filegraph.layouts.dims import ratio, sizes_text
+from porter.filegraph.tensors.tensor import Tensor
 from porter.formats.tensorflow import has_cubic_shares
 from porter.formats.tf_graph.nodes import GraphNode
 from porter.graph import Conv, ConvTranspose, Resize

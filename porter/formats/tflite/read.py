@@ -13,23 +13,23 @@ from pathlib import Path
 from porter.base.dtypes import Numbers, is_floating
 from porter.base.errors import FileError
 from porter.base.name_tables import by_name
-from porter.filegraph import functions
-from porter.filegraph.atrous import put_together, read_order, take_apart
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
-from porter.filegraph.constants import arange, full
 from porter.filegraph.dataflow import Arrays, Dataflow, names_depending_on
-from porter.filegraph.dims import Open, as_real, as_whole, sizes_array
 from porter.filegraph.file_graph import FileGraph, Unsupported, fill_free_size, read_for_sizes
 from porter.filegraph.finishing import finish
+from porter.filegraph.layouts.dims import Open, as_real, as_whole, sizes_array
 from porter.filegraph.names import expect_values
 from porter.filegraph.places import position_of
-from porter.filegraph.products import Product
 from porter.filegraph.readers import Functions, node_reader, op_reader, refuse_unread_settings, tensor_reader
 from porter.filegraph.reading import GraphInput, begin, read_nodes
-from porter.filegraph.reductions import Reduction
-from porter.filegraph.several import concat, matmul, maximum, merge_all, stack
-from porter.filegraph.tensor import Tensor
 from porter.filegraph.tensorflow import further_image
+from porter.filegraph.tensors import functions
+from porter.filegraph.tensors.atrous import put_together, read_order, take_apart
+from porter.filegraph.tensors.constants import arange, full
+from porter.filegraph.tensors.products import Product
+from porter.filegraph.tensors.reductions import Reduction
+from porter.filegraph.tensors.several import concat, matmul, maximum, merge_all, stack
+from porter.filegraph.tensors.tensor import Tensor
 from porter.filegraph.value_names import NodeOutput
 from porter.filegraph.walk import NodeWalk, Reader, Zeros
 from porter.formats.damage import refusing_damage

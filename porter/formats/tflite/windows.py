@@ -11,8 +11,8 @@ from porter.filegraph import tensorflow
 from porter.filegraph.dataflow import StoredTensor
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.places import Items
-from porter.filegraph.tensor import Tensor
 from porter.filegraph.tensorflow import pads_by_axis
+from porter.filegraph.tensors.tensor import Tensor
 from porter.formats.tflite import schema
 from porter.formats.tflite.model import Operator
 from porter.graph import ops

@@ -14,13 +14,13 @@ from porter.base.name_tables import by_name
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow
 from porter.filegraph.file_graph import Stored, Unsupported
-from porter.filegraph.functions import softplus
 from porter.filegraph.layers import pool, prelu, read_graph, symmetric_pads
 from porter.filegraph.names import expect_values
 from porter.filegraph.readers import Functions, node_reader, op_reader
 from porter.filegraph.reading import GraphInput, begin
-from porter.filegraph.several import concat, merge_all
-from porter.filegraph.tensor import Tensor
+from porter.filegraph.tensors.functions import softplus
+from porter.filegraph.tensors.several import concat, merge_all
+from porter.filegraph.tensors.tensor import Tensor
 from porter.filegraph.walk import Reader
 from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes

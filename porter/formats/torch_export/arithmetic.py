@@ -10,15 +10,15 @@ from functools import partial
 import numpy as np
 
 from porter.base.name_tables import by_name
-from porter.filegraph import functions, norms
-from porter.filegraph.attention import AttentionScores
-from porter.filegraph.dims import fixed_sizes
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.layer_values import Value
-from porter.filegraph.patterns import softplus_op
-from porter.filegraph.products import Product
-from porter.filegraph.several import attention, bilinear, matmul, matmul_stored, maximum, minimum
-from porter.filegraph.tensor import Scope, Tensor
+from porter.filegraph.layouts.dims import fixed_sizes
+from porter.filegraph.matching.patterns import softplus_op
+from porter.filegraph.tensors import functions, norms
+from porter.filegraph.tensors.attention import AttentionScores
+from porter.filegraph.tensors.products import Product
+from porter.filegraph.tensors.several import attention, bilinear, matmul, matmul_stored, maximum, minimum
+from porter.filegraph.tensors.tensor import Scope, Tensor
 from porter.filegraph.value_names import NodeOutput
 from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.program_sizes import whole_numbers

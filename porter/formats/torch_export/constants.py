@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Numbers
-from porter.filegraph.constants import MOST_COMPUTED, arange, expect_room, full
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.tensor import Scope, Tensor
+from porter.filegraph.tensors.constants import MOST_COMPUTED, arange, expect_room, full
+from porter.filegraph.tensors.tensor import Scope, Tensor
 from porter.filegraph.walk import Outputs
 from porter.formats.torch_export.archive import FLOATS
 from porter.formats.torch_export.nodes import AtenNode

@@ -12,14 +12,14 @@ import numpy as np
 from porter.base.dtypes import Numbers
 from porter.base.left_out import LeftOut
 from porter.base.name_tables import by_name
-from porter.filegraph import functions
-from porter.filegraph.axes import View
-from porter.filegraph.dims import Dim, fixed_sizes, ratio
 from porter.filegraph.file_graph import Unsupported
+from porter.filegraph.layouts.axes import View
+from porter.filegraph.layouts.dims import Dim, fixed_sizes, ratio
 from porter.filegraph.places import position_of
-from porter.filegraph.reductions import Reduction
-from porter.filegraph.several import concat, maximum, minimum, stack
-from porter.filegraph.tensor import Scope, Tensor
+from porter.filegraph.tensors import functions
+from porter.filegraph.tensors.reductions import Reduction
+from porter.filegraph.tensors.several import concat, maximum, minimum, stack
+from porter.filegraph.tensors.tensor import Scope, Tensor
 from porter.filegraph.walk import Zeros, leave_out
 from porter.formats.torch_export.archive import TYPES
 from porter.formats.torch_export.constants import COPIES, REALS, SAME, cast, take_indexed

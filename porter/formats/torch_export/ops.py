@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from porter.base.name_tables import by_name
-from porter.filegraph.several import einsum, maximum
+from porter.filegraph.tensors.several import einsum, maximum
 from porter.formats.torch_export import arithmetic, constants, moves, patches, windows
 from porter.formats.torch_export.plain import PLAIN
 from porter.formats.torch_export.program_sizes import SIZES, read_size
@@ -33,4 +33,4 @@ READERS: Mapping[str, Reader] = {
     **dict.fromkeys(SIZES, read_size),
 }
 INNER = frozenset({"avg_pool3d"})
-"""Ops that are read only as parts of several ops that are one layer (porter.filegraph.patterns)."""
+"""Ops that are read only as parts of several ops that are one layer (porter.filegraph.matching.patterns)."""

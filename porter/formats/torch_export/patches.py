@@ -1,13 +1,13 @@
-"""ATen's patches of a map (porter.filegraph.patches): im2col and col2im."""
+"""ATen's patches of a map (porter.filegraph.tensors.patches): im2col and col2im."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from porter.filegraph.dims import Dim
 from porter.filegraph.layers import symmetric_pads
-from porter.filegraph.tensor import Tensor
+from porter.filegraph.layouts.dims import Dim
+from porter.filegraph.tensors.tensor import Tensor
 from porter.formats.torch_export.reading import Call, Function
 from porter.padding import Pads, Window
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.readers import as_outputs
-from porter.filegraph.tensor import Scope, Tensor
+from porter.filegraph.tensors.tensor import Scope, Tensor
 from porter.filegraph.value_names import NodeOutput
 from porter.filegraph.walk import Outputs
 from porter.formats.torch_export.constants import SIZED, constant_sizes

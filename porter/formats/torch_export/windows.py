@@ -9,14 +9,14 @@ from functools import partial
 
 from porter.base.dtypes import Numbers
 from porter.base.name_tables import by_name
-from porter.filegraph.axes import View
 from porter.filegraph.dataflow import OperatorNode, StoredTensor
-from porter.filegraph.dims import Dim
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.layer_values import Value
 from porter.filegraph.layers import symmetric_pads
-from porter.filegraph.stacks import stack_maps, unstack_maps
-from porter.filegraph.tensor import Tensor
+from porter.filegraph.layouts.axes import View
+from porter.filegraph.layouts.dims import Dim
+from porter.filegraph.tensors.stacks import stack_maps, unstack_maps
+from porter.filegraph.tensors.tensor import Tensor
 from porter.filegraph.walk import Read
 from porter.formats.torch_export.constants import convolve_pointwise
 from porter.formats.torch_export.reading import Call, Function

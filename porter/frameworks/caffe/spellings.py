@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from porter.base.errors import GraphError
-from porter.filegraph.functions import SELU_ALPHA, SELU_GAMMA
+from porter.filegraph.tensors.functions import SELU_ALPHA, SELU_GAMMA
 from porter.frameworks.caffe.maker import CaffeNode, CaffeParameter, norm_name
 from porter.frameworks.caffe.sites import window_parameters
 from porter.frameworks.numpy.nets import NO_PADS, NetArray, place_cut

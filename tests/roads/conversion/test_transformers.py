@@ -14,10 +14,10 @@ import pytest
 
 import porter
 from porter.base.errors import PorterError
-from porter.filegraph.attention import AttentionScores
-from porter.filegraph.einsum import Equation, Kernel
-from porter.filegraph.several import attention
-from porter.filegraph.tensor import Tensor
+from porter.filegraph.tensors.attention import AttentionScores
+from porter.filegraph.tensors.einsum import Equation, Kernel
+from porter.filegraph.tensors.several import attention
+from porter.filegraph.tensors.tensor import Tensor
 from porter.formats.keras import arrays
 from porter.frameworks.tf.runtime import import_keras
 

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from porter.filegraph import joins
 from porter.filegraph.builder import Builder
 from porter.filegraph.dataflow import Arrays, Dataflow
 from porter.filegraph.file_graph import FileGraph, Foreign, Unsupported
 from porter.filegraph.places import Reading
 from porter.filegraph.readers import as_outputs
-from porter.filegraph.tensor import Scope, Tensor
+from porter.filegraph.tensors import joins
+from porter.filegraph.tensors.tensor import Scope, Tensor
 from porter.filegraph.value_names import NodeOutput
 from porter.filegraph.walk import NodeWalk, Outputs
 from porter.graph import Flatten, Op

@@ -15,7 +15,7 @@ from torch import nn
 
 import porter
 from porter.base.errors import CheckFailed, MappingError, UsageError
-from porter.filegraph import resampling
+from porter.filegraph.tensors import resampling
 from porter.formats.reading import read_checkpoint
 from porter.graph import BatchNorm
 from porter.padding import ANY

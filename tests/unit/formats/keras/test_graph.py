@@ -18,7 +18,7 @@ import porter
 from porter.base.errors import FileError
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Stored
 from porter.filegraph.reading import ReaderFault
-from porter.filegraph.tensor import Tensor
+from porter.filegraph.tensors.tensor import Tensor
 from porter.filegraph.to_graph import to_graph
 from porter.formats.keras import flow
 from porter.formats.keras.graph import read_graph

@@ -7,7 +7,7 @@ import pytest
 from porter.filegraph.builder import Builder
 from porter.filegraph.dataflow import Arrays, Dataflow
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.tensor import Tensor
+from porter.filegraph.tensors.tensor import Tensor
 from porter.filegraph.walk import NodeWalk
 from porter.formats.torch_export.nodes import AtenNode
 from porter.formats.torch_export.ops import FUNCTIONS, READERS

@@ -1,0 +1,1 @@
+"""How a file's tensors hold the values of its graph: sizes, axes, and the ops that lay a value out."""

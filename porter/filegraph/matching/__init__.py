@@ -1,0 +1,1 @@
+"""Layers that a file says with several ops, found among them."""
