@@ -11,7 +11,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from porter.authoring.draft.network_layers import ListedLayers, WeightsLayer
+from porter.authoring.draft.network_layers import NORM_WORD, ListedLayers, WeightsLayer
 from porter.filegraph.names import unused_name
 from porter.filegraph.to_graph import path_word
 from porter.graph import INPUT, Graph, Node, Op, ops
@@ -19,7 +19,6 @@ from porter.padding import Convention, Window
 
 EPSILONS, MOMENTA = {"torch": 1e-5, "tf": 1e-3}, {"torch": 0.1, "tf": 0.01}
 """The settings of the batch norms that each framework makes if nothing else is said."""
-_NORM_WORD = re.compile(r"(?i)batch_?norm|norm|bn")
 _SIDE = 64
 """Rows and columns of the input: a chain has no strides, and maps that never become smaller take gigabytes at
 224.
@@ -162,8 +161,8 @@ class _Chaining:
             return
         name = self.names[self.path]
         module, separator, layer = name.rpartition(self.listed.separator)
-        if _NORM_WORD.search(layer):
-            name = f"{module}{separator}{_NORM_WORD.sub('relu', layer, count=1)}"
+        if NORM_WORD.search(layer):
+            name = f"{module}{separator}{NORM_WORD.sub('relu', layer, count=1)}"
         else:
             name = f"{name}_relu"
         self._append(name, ops.Relu())

@@ -43,7 +43,8 @@ _SEPARATORS: Mapping[Framework, str] = {"torch": ".", "tf": "/"}
 _HEAD_WORDS = re.compile(
     r"(?i)^(fc|classifier|logits|predictions?|head|dense|linear|output|out|top)(?![a-z])"
 )
-_NORM_WORDS = re.compile(r"(?i)batch_?norm(alization)?|norm|bn")
+NORM_WORD = re.compile(r"(batch_?)?norm(alization)?|bn", re.IGNORECASE)
+"""What the name of a norm calls it: `conv1_bn`, `batch_normalization_1`."""
 _NUMBER = re.compile(r"(\d+)")
 _AUXILIARY = re.compile(r"(?i)(^|[./_])aux")
 _NEARLY_ALL = 0.8
@@ -353,9 +354,9 @@ def _layer_of_norm(norm: str, names: Collection[str]) -> str | None:
     owners = {
         norm.rpartition("/")[0],
         norm.rpartition(".")[0],
-        re.sub(r"(?i)[_./]?(batch_?norm(alization)?|norm|bn)$", "", norm),
+        re.sub(rf"[_./]?({NORM_WORD.pattern})$", "", norm, flags=re.IGNORECASE),
     }
-    for match in _NORM_WORDS.finditer(norm):
+    for match in NORM_WORD.finditer(norm):
         before, after = norm[: match.start()], norm[match.end() :]
         owners |= {f"{before}{word}{after}" for word in ("conv", "fc", "dense")}
         without_word = before.rstrip("_") + after

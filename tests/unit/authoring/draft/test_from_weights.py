@@ -198,6 +198,12 @@ def test_names_of_a_third_framework_are_not_taken_for_tensorflows() -> None:
         list_layers(checkpoint(residual(), "caffe", "caffe"))
 
 
+def test_an_activation_is_called_after_the_norm_that_it_follows() -> None:
+    shapes = {"conv2d_1/kernel": (3, 3, 3, 8), **keras_norm("batch_normalization_1", 8)}
+    listed = list_layers(checkpoint(shapes, "keras-h5", "tf"))
+    assert "relu_1" in chain_layers(listed).names.values()
+
+
 def test_a_flattened_map_fixes_the_input() -> None:
     assert chain_layers(list_layers(checkpoint(plain()))).side == 4
 
