@@ -27,8 +27,8 @@ from porter.files import behind_links, write_whole
 from porter.frameworks import engine_name, other_than
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import ChannelScale, Graph, Op, further_text, tensor_shapes
-from porter.graph.difference import site_differences
-from porter.padding import ANY, Convention, Size
+from porter.graph.difference import same_graph
+from porter.padding import Size
 from porter.port import TensorLists
 from porter.recipe import Member, convert_command, declared_recipes, expand, layer_names, load_recipe
 from porter.recipe.schema import Word
@@ -297,7 +297,7 @@ def _load_draft(new: NewRecipe, trial: Path) -> Member:
     member = load_recipe(trial).member(new.variant, new.zoo)
     expanded = expand(member)
     layer_names(member, expanded)
-    if not same_function(new.draft.graph, expanded):
+    if not same_graph(new.draft.graph, expanded):
         raise Contradiction("the drafted recipe says another graph than the file", where=new.path)
     return member
 
@@ -321,23 +321,3 @@ def with_short_decimals(graph: Graph) -> Graph:
         return replace(op, **in_float32)
 
     return replace(graph, nodes=tuple(replace(node, op=shortest(node.op)) for node in graph.nodes))
-
-
-def _unpadded(op: Op) -> Op:
-    return replace(op, convention=Convention()) if hasattr(op, "convention") else op  # type: ignore[call-arg]
-
-
-def same_function(graph_a: Graph, graph_b: Graph) -> bool:
-    """Return whether two graphs have the same nodes, in any order, and pads that give the same values at
-    every size.
-    """
-
-    def nodes(graph: Graph) -> dict[str, tuple[Op, tuple[str, ...]]]:
-        """Return the ops, all with one convention of pads, and what they read, by path."""
-        return {node.path: (_unpadded(node.op), node.inputs) for node in graph.nodes}
-
-    return (
-        nodes(graph_a) == nodes(graph_b)
-        and graph_a.outputs == graph_b.outputs
-        and not any(site_differences(graph_a, graph_b, ANY))
-    )

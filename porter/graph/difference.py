@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from numpy import float32
 
 from porter.graph.graph import Graph, Node, nonnegative_paths, shapes, site_of
 from porter.graph.ops.kinds import attributes
-from porter.padding import Site, Size, same_function
+from porter.graph.ops.op import Op
+from porter.padding import ANY, Convention, Site, Size, same_function
 
 
 @dataclass(frozen=True)
@@ -150,3 +151,23 @@ def _value_text(value: object) -> str:
 def _op_text(node: Node | None) -> str | None:
     """Write a node's op; None if there is no node."""
     return None if node is None else node.op_name.replace("_", " ")
+
+
+def same_graph(graph_a: Graph, graph_b: Graph) -> bool:
+    """Return whether two graphs have the same nodes, in any order, and pads that give the same values at
+    every size.
+    """
+
+    def nodes(graph: Graph) -> dict[str, tuple[Op, tuple[str, ...]]]:
+        """Return the ops, all with one convention of pads, and what they read, by path."""
+        return {node.path: (_unpadded(node.op), node.inputs) for node in graph.nodes}
+
+    return (
+        nodes(graph_a) == nodes(graph_b)
+        and graph_a.outputs == graph_b.outputs
+        and not any(site_differences(graph_a, graph_b, ANY))
+    )
+
+
+def _unpadded(op: Op) -> Op:
+    return replace(op, convention=Convention()) if hasattr(op, "convention") else op  # type: ignore[call-arg]

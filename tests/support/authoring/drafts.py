@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from porter.authoring.draft.draft import Draft, DraftFacts, draft_recipe
-from porter.authoring.drafting import same_function
 from porter.graph import Dense, Graph, channels_of
+from porter.graph.difference import same_graph
 from porter.recipe import Recipe, expand, layer_names, load_recipe
 
 
@@ -22,7 +22,7 @@ def read_back(
     recipe = load_recipe(path)
     member = recipe.member("drafted", "own")
     expanded = expand(member)
-    assert same_function(draft.graph, expanded), draft.text
+    assert same_graph(draft.graph, expanded), draft.text
     found = {path: layer.name for path, layer in layer_names(member, expanded).items()}
     own = {name: node for node, name in names.items()}
     for at, name in found.items():
