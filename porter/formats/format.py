@@ -127,6 +127,8 @@ class Format:
         renew: reads such a file with the tensors of another one; None if porter does not.
         sizes_itself: the reader tries sizes by itself, and takes none.
         parametrised: torch's modules may compute weights from the tensors of such a file.
+        keeps_order: its tensors stand in the order in which the layers were made; others sort names or keep
+            any order.
     """
 
     name: str
@@ -142,6 +144,7 @@ class Format:
     renew: RenewingReader | None = None
     sizes_itself: bool = False
     parametrised: bool = False
+    keeps_order: bool = False
 
 
 def reader(module: str, function: str) -> Reader:

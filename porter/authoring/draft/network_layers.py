@@ -12,12 +12,11 @@ from typing import Literal
 from porter.base.errors import UsageError
 from porter.base.options import FROM_MODEL
 from porter.filegraph.checkpoint import Checkpoint
+from porter.formats.recognition import known_format
 
 LayerKind = Literal["conv", "dense", "batch_norm", "layer_norm", "prelu"]
 Framework = Literal["tf", "torch"]
-
-ORDERED = frozenset({"torch", "keras-h5", "keras", "npz"})
-"""Formats that keep the order in which the layers were made; others sort names or keep any order."""
+NormSide = Literal["before", "after"]
 
 _ROLES: Mapping[Framework, Mapping[str, str]] = {
     "torch": {
@@ -146,7 +145,8 @@ def list_layers(checkpoint: Checkpoint) -> ListedLayers:
         layers += layers_of_name
         if not layers_of_name:
             unknown += [tensor for tensor in checkpoint.tensors if tensor.rpartition(separator)[0] == name]
-    ordered = checkpoint.format in ORDERED and not checkpoint.counted
+    format = known_format(checkpoint.format)
+    ordered = format is not None and format.keeps_order and not checkpoint.counted
     if not ordered:
         layers = _sort_by_name(layers, separator)
     return ListedLayers(
@@ -305,46 +305,47 @@ def _put_norms_beside_layers(layers: Sequence[WeightsLayer], ordered: bool) -> I
     """Yield the layers, each norm beside the layer that its name says, after it or, where the channels say
     so, before it. A norm without such a layer stays in its place.
 
-    In a file that keeps its order a norm only moves up to a layer before it: code may list convolutions first
-    and their norms then.
-
     Args:
         ordered: the file keeps the order of the code.
     """
-    layers_by_name = {layer.name: layer for layer in layers if not layer.is_norm}
-    # by a norm's name, the layer that this name says
-    owners = dict[str, str]()
-    for layer in layers:
-        owner_by_name = _layer_of_norm(layer.name, layers_by_name.keys()) if layer.is_norm else None
-        if owner_by_name is not None:
-            owners[layer.name] = owner_by_name
-    places = {layer.name: index for index, layer in enumerate(layers)}
-    # Norms of the same name stand before their layers everywhere if one has to.
-    leading = {
-        _NUMBER.sub("", layer.name)
-        for layer in layers
-        if layer.name in owners and layer.gives != layers_by_name[owners[layer.name]].gives
-    }
-    norms_before: dict[str, list[WeightsLayer]] = {}
-    norms_after: dict[str, list[WeightsLayer]] = {}
-    moved = set()
+    beside: dict[tuple[str, NormSide], list[WeightsLayer]] = {}
+    places = _places_of_norms(layers, ordered)
     for norm in layers:
-        owner = owners.get(norm.name)
-        # In a file that keeps its order, a norm moves up only.
-        if owner is None or (ordered and places[owner] > places[norm.name]):
+        if norm.name in places:
+            beside.setdefault(places[norm.name], []).append(norm)
+    for layer in layers:
+        if layer.name not in places:
+            yield from beside.get((layer.name, "before"), ())
+            yield layer
+            yield from beside.get((layer.name, "after"), ())
+
+
+def _places_of_norms(layers: Sequence[WeightsLayer], ordered: bool) -> dict[str, tuple[str, NormSide]]:
+    """Return, by the name of each norm that moves, the layer that it stands beside, and on which side.
+
+    In a file that keeps its order a norm only moves up to a layer before it: code may list convolutions first
+    and their norms then.
+    """
+    index_of = {layer.name: index for index, layer in enumerate(layers)}
+    layers_by_name = {layer.name: layer for layer in layers if not layer.is_norm}
+    named = [
+        (norm, layers_by_name[name])
+        for norm in layers
+        if norm.is_norm and (name := _layer_of_norm(norm.name, layers_by_name.keys())) is not None
+    ]
+    # Norms of the same name stand before their layers everywhere if one has to.
+    leading = {_NUMBER.sub("", norm.name) for norm, owner in named if norm.gives != owner.gives}
+    places: dict[str, tuple[str, NormSide]] = {}
+    for norm, owner in named:
+        if ordered and index_of[owner.name] > index_of[norm.name]:
             continue
-        layer = layers_by_name[owner]
-        reads = layer.gives if layer.depthwise else layer.reads
+        reads = owner.gives if owner.depthwise else owner.reads
         may_lead = not ordered and _NUMBER.sub("", norm.name) in leading
         if may_lead and norm.gives == reads:
-            norms_before.setdefault(owner, []).append(norm)
-            moved.add(norm.name)
-        elif norm.gives == layer.gives:
-            norms_after.setdefault(owner, []).append(norm)
-            moved.add(norm.name)
-    for layer in layers:
-        if layer.name not in moved:
-            yield from (*norms_before.get(layer.name, ()), layer, *norms_after.get(layer.name, ()))
+            places[norm.name] = owner.name, "before"
+        elif norm.gives == owner.gives:
+            places[norm.name] = owner.name, "after"
+    return places
 
 
 def _layer_of_norm(norm: str, names: Collection[str]) -> str | None:

@@ -62,6 +62,7 @@ FORMATS = (
         _has_layout("keras-h5"),
         reader("porter.formats.keras.read_h5", "read_h5"),
         engine="tf",
+        keeps_order=True,
     ),
     _format(
         "keras-weights-h5",
@@ -69,7 +70,7 @@ FORMATS = (
         _has_layout("keras-weights-h5"),
         reader(_ARCHIVES, "read_weights_h5"),
     ),
-    _format("keras", "a .keras", _is_archive, reader(_ARCHIVES, "read_keras"), engine="tf"),
+    _format("keras", "a .keras", _is_archive, reader(_ARCHIVES, "read_keras"), engine="tf", keeps_order=True),
     _format(
         PRESET,
         "a preset folder of KerasHub",

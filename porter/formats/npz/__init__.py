@@ -15,5 +15,6 @@ FORMATS = (
         ),
         reader("porter.formats.npz.read", "read_npz"),
         whole="a frozen graph (.pb)",
+        keeps_order=True,
     ),
 )

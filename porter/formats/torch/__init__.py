@@ -36,6 +36,7 @@ FORMATS = (
         reader("porter.formats.torch.read", "read_archive"),
         framework="torch",
         parametrised=True,
+        keeps_order=True,
     ),
     Format(
         "torch-legacy",
