@@ -13,7 +13,7 @@ from porter.base.errors import FileError, escaped
 from porter.base.json import JsonObject
 from porter.formats.limits import read_json
 
-LayerPath = tuple[str, ...]
+WeightsPath = tuple[str, ...]
 """Where Keras 3 puts a layer's variables: one `class_counter` per level of nested models, such as
 `(functional, conv2d_3)`.
 """
@@ -102,7 +102,7 @@ def layer_name(layer: JsonObject) -> str:
     return name
 
 
-def describe_layers(text: bytes, path: Path) -> dict[LayerPath, Described]:
+def describe_layers(text: bytes, path: Path) -> dict[WeightsPath, Described]:
     """Return every layer by its path in the file of weights, such as `(functional, conv2d_1)`, in the order
     of the config, which is topological; nothing where the model is not made of a list of layers.
 
@@ -113,7 +113,7 @@ def describe_layers(text: bytes, path: Path) -> dict[LayerPath, Described]:
         FileError: it is not JSON, or not a Keras model's config.
     """
     try:
-        described: dict[LayerPath, Described] = {}
+        described: dict[WeightsPath, Described] = {}
         _describe(read_json(text), (), described)
         return described
     except Unnamed as error:
@@ -123,7 +123,7 @@ def describe_layers(text: bytes, path: Path) -> dict[LayerPath, Described]:
         raise FileError(message.splitlines()[0], where=path, next="save the model again") from None
 
 
-def _describe(model: JsonObject, path: LayerPath, described: dict[LayerPath, Described]) -> None:
+def _describe(model: JsonObject, path: WeightsPath, described: dict[WeightsPath, Described]) -> None:
     """Add the layers of a model, and of the models and wrappers within it, to `described`, by their paths in
     the file of weights.
     """

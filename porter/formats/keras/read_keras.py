@@ -15,7 +15,7 @@ from pathlib import Path
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files.zips import ZipMembers, open_zip
 from porter.formats.keras import CONFIG, METADATA, WEIGHTS, hdf5
-from porter.formats.keras.config import Described, LayerPath, describe_layers
+from porter.formats.keras.config import Described, WeightsPath, describe_layers
 from porter.formats.keras.graph import read_graph, with_graph
 from porter.formats.keras.layer_variables import COUNTED
 from porter.formats.keras.tensor_names import Holder, is_scaling, name_tensors
@@ -101,12 +101,12 @@ class _LayerVariables:
     it.
     """
 
-    path: LayerPath
+    path: WeightsPath
     name: str | None
     numbered: Mapping[str, hdf5.Hdf5Node]
 
 
-def _read_checkpoint(file: hdf5.Hdf5, format: str, described: Mapping[LayerPath, Described]) -> Checkpoint:
+def _read_checkpoint(file: hdf5.Hdf5, format: str, described: Mapping[WeightsPath, Described]) -> Checkpoint:
     """Read the tensors of a `.weights.h5`, with the layers that config.json describes if there is one. Notes
     say what was ignored, guessed or not named.
 
@@ -139,34 +139,34 @@ def _read_checkpoint(file: hdf5.Hdf5, format: str, described: Mapping[LayerPath,
 
 
 def _layer_names(
-    by_path: Mapping[LayerPath, _LayerVariables], described: Mapping[LayerPath, Described]
-) -> dict[LayerPath, str]:
+    by_path: Mapping[WeightsPath, _LayerVariables], described: Mapping[WeightsPath, Described]
+) -> dict[WeightsPath, str]:
     """Return the layers' own names, as far as the file or its config says them."""
     names = {path: layer.name for path, layer in by_path.items() if layer.name}
     return names | {path: layer.name for path, layer in described.items()}
 
 
 def _make_holder(
-    layer: _LayerVariables, names: Mapping[LayerPath, str], variables: Mapping[str, hdf5.Hdf5Node]
+    layer: _LayerVariables, names: Mapping[WeightsPath, str], variables: Mapping[str, hdf5.Hdf5Node]
 ) -> Holder:
     """Return a layer with its variables under the names of the models around it and its own."""
     levels = [names.get(step, step[-1]) for step in _path_prefixes(layer.path)] or [layer.name or "model"]
     return Holder(levels[-1], "/".join(levels), variables)
 
 
-def _scaling_names(paths: Iterable[LayerPath], names: Mapping[LayerPath, str]) -> tuple[str, ...]:
+def _scaling_names(paths: Iterable[WeightsPath], names: Mapping[WeightsPath, str]) -> tuple[str, ...]:
     """Return the names of layers that scale the input. A group's name is its layer's class."""
     return tuple(names.get(path, path[-1]) for path in paths if path and is_scaling(path[-1]))
 
 
-def _path_prefixes(path: LayerPath) -> list[LayerPath]:
+def _path_prefixes(path: WeightsPath) -> list[WeightsPath]:
     """Return the paths of the models that a layer is nested in, outermost first, and its own."""
     return [path[: depth + 1] for depth in range(len(path))]
 
 
-def _read_layers(file: hdf5.Hdf5) -> dict[LayerPath, _LayerVariables]:
+def _read_layers(file: hdf5.Hdf5) -> dict[WeightsPath, _LayerVariables]:
     """Return the variables of every layer by the layer's path."""
-    by_path: dict[LayerPath, _LayerVariables] = {}
+    by_path: dict[WeightsPath, _LayerVariables] = {}
     for path, group in hdf5.walk_groups(file, file.root, _NOT_THE_MODEL):
         layer = _read_layer_variables(file, path, group)
         if layer is None:
@@ -198,14 +198,14 @@ def _read_layer_variables(
     return _LayerVariables(_layer_path(path), hdf5.read_text_attribute(file, variables, "name"), numbered)
 
 
-def _layer_path(path: tuple[str, ...]) -> LayerPath:
+def _layer_path(path: tuple[str, ...]) -> WeightsPath:
     """Return a group's path without the containers, which are at every second place, beginning with the
     first.
     """
     return tuple(step for depth, step in enumerate(path) if depth % 2 or step not in hdf5.CONTAINERS)
 
 
-def _sort_key(path: LayerPath, ranks: Mapping[LayerPath, int]) -> tuple[object, ...]:
+def _sort_key(path: WeightsPath, ranks: Mapping[WeightsPath, int]) -> tuple[object, ...]:
     """Return a key that sorts layers by the config's order; without a config by class and then by counter,
     because HDF5 lists `_10` before `_2`.
     """

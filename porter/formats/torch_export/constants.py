@@ -13,7 +13,7 @@ from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.tensors.constants import MOST_COMPUTED, arange, expect_room, full
 from porter.filegraph.tensors.tensor import Scope, Tensor
 from porter.filegraph.walk import Outputs
-from porter.formats.torch_export.archive import FLOATS
+from porter.formats.torch_export.archive import FLOATS, TYPES
 from porter.formats.torch_export.nodes import AtenNode
 from porter.formats.torch_export.rewrites import ROWS
 
@@ -61,6 +61,11 @@ def cast(x: Numbers, kind: int | None) -> Numbers | None:
         return None
     # None: no cast is asked for.
     return x if kind is None else x.astype(np.float64)
+
+
+def type_name(scalar_type: Any) -> str:
+    """Return the name of a number type that an op states."""
+    return TYPES.get(scalar_type, "another type") if isinstance(scalar_type, int) else "another type"
 
 
 def constant_sizes(node: AtenNode, sizes: Sequence[Any]) -> list[Any]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from porter.base.name_tables import by_name
 from porter.filegraph.tensors.several import einsum, maximum
-from porter.formats.torch_export import arithmetic, constants, moves, patches, windows
+from porter.formats.torch_export import arithmetic, constants, moves, patches, reductions, resizing, windows
 from porter.formats.torch_export.plain import PLAIN
 from porter.formats.torch_export.program_sizes import SIZES, read_size
 from porter.formats.torch_export.reading import Function, Reader, reader_of, reader_of_row
@@ -18,6 +18,8 @@ FUNCTIONS: Mapping[str, Function] = by_name(
         **constants.FUNCTIONS,
         **moves.FUNCTIONS,
         **patches.FUNCTIONS,
+        **reductions.FUNCTIONS,
+        **resizing.FUNCTIONS,
         **windows.FUNCTIONS,
         "logical_and bitwise_and __and__": lambda x, other: x * other,
         "logical_or bitwise_or __or__": lambda x, other: maximum(x, other),

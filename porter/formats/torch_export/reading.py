@@ -158,3 +158,8 @@ def reader_of_row(row: AtenRow) -> Reader:
         return Scope(walk, node).tensor(source).apply_elementwise(row.read(node)).outcome()
 
     return read
+
+
+def as_list(argument: Any) -> list[Any]:
+    """Return one number or several as a list."""
+    return argument if isinstance(argument, list) else [argument]

@@ -13,7 +13,7 @@ import porter
 from porter.cli.terminal import EX_SOFTWARE
 from porter.formats.caffe.operators import READERS as CAFFE
 from porter.formats.mxnet.operators import READERS as MXNET
-from porter.formats.torch7.read import READERS as TORCH7
+from porter.formats.torch7.operators import READERS as TORCH7
 from tests.fuzzing.seeds import SEEDS
 from tests.support.fixtures import Cli
 

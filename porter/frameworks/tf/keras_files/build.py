@@ -14,9 +14,9 @@ from porter.base.errors import CannotRun, Contradiction, first_line
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph, Foreign, Unsupported
 from porter.formats.keras.activations import ACTIVATIONS, PARTS
+from porter.formats.keras.call_names import NamedCall, before_activation, fused_name, name_calls
 from porter.formats.keras.channels_first import ACTIVATION, CHANNELS_FIRST, CHANNELS_LAST, IMAGE, read_calls
 from porter.formats.keras.flow import Flow, LayerCall, Result, read_flow, results_in
-from porter.formats.keras.graph import NamedCall, before_activation, fused_name, name_calls
 from porter.formats.keras.layer_readers import FUSING, IDENTITY_AT_INFERENCE, is_in_training
 from porter.formats.keras.layer_variables import CLASSES
 from porter.formats.keras.precision import compute_type

@@ -10,9 +10,10 @@ import numpy as np
 
 from porter.base.dtypes import Dtype, storage_type
 from porter.base.json import JsonObject
+from porter.formats.keras.call_names import NamedCall
 from porter.formats.keras.channels_first import CHANNELS_LAST
 from porter.formats.keras.flow import LayerCall, Result
-from porter.formats.keras.graph import NamedCall, operands_of
+from porter.formats.keras.graph import operands_of
 from porter.formats.keras.layer_variables import CLASSES
 from porter.formats.keras.precision import compute_type, policy_of
 from porter.formats.keras.scaling import numbers_in

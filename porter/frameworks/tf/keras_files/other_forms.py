@@ -10,8 +10,8 @@ import numpy as np
 
 from porter.base.dtypes import Array
 from porter.base.json import JsonObject
+from porter.formats.keras.call_names import NamedCall
 from porter.formats.keras.flow import LayerCall
-from porter.formats.keras.graph import NamedCall
 from porter.formats.keras.stated_layer import pair
 from porter.frameworks.tf.runtime import keras_do
 

@@ -6,7 +6,7 @@ import flatbuffers  # type: ignore[import-untyped]
 
 from porter.formats.tflite.flatbuffer import Field, Table, root
 from porter.formats.tflite.model import Operator
-from porter.formats.tflite.read import _unread_options
+from porter.formats.tflite.operators import _unread_options
 
 
 def options(*fields: int) -> Table:
