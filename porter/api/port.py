@@ -16,7 +16,7 @@ from porter.base.commands import OpenOptions
 from porter.base.dtypes import Array
 from porter.base.options import AnyPath
 from porter.base.package import __version__
-from porter.comparison.compare import Comparison
+from porter.comparison.comparison_result import Comparison
 from porter.comparison.transfer.fill import Filling
 from porter.conversion.convert import Conversion
 from porter.evaluation.details import DETAILS

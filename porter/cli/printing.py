@@ -9,7 +9,7 @@ from porter.base.errors import LISTED
 
 if TYPE_CHECKING:
     from porter.batch.batch import BatchOutcome
-    from porter.comparison.compare import Comparison
+    from porter.comparison.comparison_result import Comparison
     from porter.conversion.pad_table import PadTable
     from porter.evaluation.prediction import Prediction
     from porter.port import Origin, Record, TensorLists

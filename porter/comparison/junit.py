@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree
 
-from porter.comparison.compare import Comparison
+from porter.comparison.comparison_result import Comparison
 from porter.files import write_whole
 
 

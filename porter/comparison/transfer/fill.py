@@ -20,7 +20,8 @@ from porter.base.errors import CheckFailed, UsageError
 from porter.base.options import INTO
 from porter.base.package import __version__
 from porter.comparison.aligning import align
-from porter.comparison.compare import Comparison, judged
+from porter.comparison.comparison_result import Comparison
+from porter.comparison.judging import judged
 from porter.comparison.normal_form import normal_form
 from porter.comparison.sides import Side, proved
 from porter.comparison.transfer import RECORD, SOURCE_FILE, converter_functions

@@ -16,8 +16,8 @@ from torch import nn
 
 import porter
 import porter.testing
-from porter.comparison.compare import _judge, _stated
 from porter.comparison.found_difference import FoundDifference
+from porter.comparison.judging import _judge, _stated
 from porter.verification.numbers import distance
 from tests.support.fixtures import Cli
 from tests.support.refusals import refused

@@ -21,7 +21,7 @@ from torch import nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 import porter
-from porter.comparison.compare import Comparison
+from porter.comparison.comparison_result import Comparison
 from porter.zoos.torchvision import import_models
 from tests.support.comparison.into_pairs import PAIRS, Pair
 from tests.support.comparison.plants import SIZE, calibrated, networks

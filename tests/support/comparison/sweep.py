@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from porter.comparison.compare import Comparison, judged
+from porter.comparison.comparison_result import Comparison
 from porter.comparison.found_difference import KINDS, Kind
+from porter.comparison.judging import judged
 from porter.comparison.sides import SideProof
 from porter.source.open import open_source
 from porter.source.opened import Opened
