@@ -20,6 +20,13 @@ were stored in float32.
 """
 
 
+def neutral_number(role: str) -> float:
+    """Return the number with which a norm's scale (gamma, 1) or its offset (0) changes nothing; 0 for a mean
+    too.
+    """
+    return 1.0 if role == "gamma" else 0.0
+
+
 def equal_values(value_a: Any, value_b: Any) -> bool:
     """Return whether two attributes are the same; a file may store a number in float32."""
     are_numbers = isinstance(value_a, float | int) and isinstance(value_b, float | int)

@@ -11,7 +11,7 @@ from porter.base.errors import CannotRun, MappingError, UsageError
 from porter.base.options import INPUT_SIZE
 from porter.comparison.comparison_result import Comparison
 from porter.comparison.found_difference import FoundDifference
-from porter.comparison.judging import judged
+from porter.comparison.judging import compare_graphs
 from porter.comparison.outputs_only import outputs_only
 from porter.comparison.sides import Side, side_of
 from porter.files import path_of
@@ -80,7 +80,7 @@ class _Comparing:
         opened = opened_a, opened_b
         proofs = tuple(side.prove(model, size) for side, model in zip(self.sides, opened, strict=True))
         names = self.sides[0].name, self.sides[1].name
-        return judged(names, opened, proofs, size, self.size == ANY, self.tolerance)
+        return compare_graphs(names, opened, proofs, size, self.size == ANY, self.tolerance)
 
     def _opened(self) -> tuple[Opened | None, Opened | None]:
         """Open both models and return them, None for one whose graph cannot be read; `unread` then has the

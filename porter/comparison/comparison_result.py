@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -14,8 +12,9 @@ from porter.comparison.side_by_side import COLOURS, LayerPair, drawn, page_of
 from porter.comparison.sides import SideProof
 from porter.files import write_whole
 from porter.verification.results import Distance
+from porter.verification.verdict import finite_values
 
-Judged: TypeAlias = Literal["same", "differs", "undecided"]
+Decision: TypeAlias = Literal["same", "differs", "undecided"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class Comparison:
 
     a: str
     b: str
-    verdict: Judged
+    verdict: Decision
     differences: tuple[FoundDifference, ...]
     parity: Distance | None
     layers: tuple[LayerPair, ...] = ()
@@ -94,7 +93,7 @@ class Comparison:
 
     def record(self) -> dict[str, Any]:
         """Return the record that `porter compare --json` prints."""
-        parity = None if self.parity is None else _finite(asdict(self.parity))
+        parity = None if self.parity is None else finite_values(asdict(self.parity))
         return {
             "ok": self.ok,
             "verdict": self.verdict,
@@ -110,11 +109,3 @@ class Comparison:
             "notes": [*self.notes],
             "undecided": [*self.undecided],
         }
-
-
-def _finite(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record with None for NaN and infinities, which JSON lacks."""
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in record.items()
-    }

@@ -9,7 +9,7 @@ from itertools import zip_longest
 from porter.base.errors import CannotRun, GraphError, MappingError, NotInstalled, PaddingError
 from porter.comparison.aligning import Pairing, align
 from porter.comparison.closeness import ROUNDED
-from porter.comparison.comparison_result import Comparison, Judged
+from porter.comparison.comparison_result import Comparison, Decision
 from porter.comparison.differing import Differences, FoundInPairing
 from porter.comparison.found_difference import FoundDifference, Kind
 from porter.comparison.normal_form import normal_form
@@ -27,7 +27,7 @@ _SAME_OUTPUTS, _ROUNDED_OUTPUTS = 1e-9, 1e-4
 """
 
 
-def judged(
+def compare_graphs(
     names: tuple[str, str],
     opened: tuple[Opened, Opened],
     proofs: tuple[SideProof, ...],
@@ -63,7 +63,7 @@ def judged(
         return Comparison(*names, "undecided", (), None, proofs=proofs, notes=notes, undecided=(str(error),))
     first = at_sizes[0]
     differences, rounded = _found(at_sizes)
-    differences += _stated(*opened)
+    differences += stated_differences(*opened)
     try:
         distances, parity = _run(first.pairing, sizes, differences)
     except (NotInstalled, CannotRun, GraphError, PaddingError) as error:
@@ -71,7 +71,7 @@ def judged(
         open_questions.append(f"the layers were not run: {error}")
     differences = [_confirmed(difference, distances) for difference in differences]
     differences += _unexplained(first, differences, distances)
-    verdict, why = _judge(differences, parity, open_questions, bool(rounded))
+    verdict, why = decide(differences, parity, open_questions, bool(rounded))
     compared_at = size_text(size)
     if every:
         compared_at = f"any size: pads at every one, the rest at {' and '.join(map(size_text, sizes))}"
@@ -137,7 +137,7 @@ def _notes(opened_a: Opened, opened_b: Opened) -> Iterator[str]:
         yield "A and B state other preprocessing of photos, which is not in their graphs"
 
 
-def _stated(opened_a: Opened, opened_b: Opened) -> Iterator[FoundDifference]:
+def stated_differences(opened_a: Opened, opened_b: Opened) -> Iterator[FoundDifference]:
     """Yield what differs beside the graphs: the activation after the outputs and the row of a background
     class, which are taken off, and the names of classes, where both models state them.
     """
@@ -208,12 +208,12 @@ def _unexplained(
     return unexplained
 
 
-def _judge(
+def decide(
     differences: list[FoundDifference],
     parity: Distance | None,
     open_questions: list[str],
     rounded: bool = False,
-) -> tuple[Judged, tuple[str, ...]]:
+) -> tuple[Decision, tuple[str, ...]]:
     """Return the verdict, and why it is undecided, which is empty otherwise. Differences in layers that no
     output shows leave it undecided, and so do equal graphs with other outputs.
 

@@ -16,6 +16,7 @@ from porter.comparison.closeness import (
     equal_attributes,
     equal_values,
     half_type_of,
+    neutral_number,
     order_of_parts,
     ratios_of_filters,
     row_distance,
@@ -151,9 +152,7 @@ class TensorReasons:
                 if role == "batches" or row_distance(tensors_a.get(role), tensors_b.get(role)) <= EXACT:
                     continue
                 if role not in tensors_a or role not in tensors_b:
-                    # A scale of 1 or an offset of 0 changes nothing.
-                    neutral = 1 if role == "gamma" else 0
-                    if np.any(np.asarray(tensors_a.get(role, tensors_b.get(role))) != neutral):
+                    if np.any(np.asarray(tensors_a.get(role, tensors_b.get(role))) != neutral_number(role)):
                         kind = "bias" if role in ("bias", "beta") else "scale"
                         yield kind, part, f"{'A' if role not in tensors_a else 'B'} lacks the {role}"
                 elif (rows := order_of_parts(tensors_a[role], tensors_b[role], 0)) is not None:

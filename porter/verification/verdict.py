@@ -251,7 +251,7 @@ class Verdict:
             loss=self.loss,
             notes=self.notes,
         )
-        record: dict[str, Any] = _finite(asdict(verdict_record))
+        record: dict[str, Any] = finite_values(asdict(verdict_record))
         return record
 
 
@@ -286,10 +286,10 @@ def _summaries(parities: Sequence[Parity]) -> dict[str, DtypeRecord]:
     }
 
 
-def _finite(value: Any) -> Any:
+def finite_values(value: Any) -> Any:
     """Return the value for JSON: an infinite or undefined distance becomes null."""
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite_values(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [finite_values(item) for item in value]
     return None if isinstance(value, float) and not isfinite(value) else value

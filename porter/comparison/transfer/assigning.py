@@ -13,6 +13,7 @@ import numpy as np
 
 from porter.base.errors import GraphError, MappingError
 from porter.comparison.aligning import Pairing
+from porter.comparison.closeness import neutral_number
 from porter.comparison.normal_form import NormalForm, normal_form
 from porter.comparison.transfer.array_moves import Places, counted
 from porter.comparison.unit import Unit
@@ -340,9 +341,7 @@ def _assign_norm(
     if source_roles.keys() - target_roles.keys():
         return
     for role in target_roles:
-        # A scale of 1 and an offset of 0 change nothing.
-        neutral = SameNumber(1 if role == "gamma" else 0)
-        value = _copy(norm, role) if role in source_roles else neutral
+        value = _copy(norm, role) if role in source_roles else SameNumber(neutral_number(role))
         if role == "mean" and isinstance(bias, Copied) and isinstance(value, Copied):
             yield (target_norm.holder, role), ComputedValue("mean_less_bias", {"mean": value, "bias": bias})
         else:
@@ -351,7 +350,8 @@ def _assign_norm(
 
 def _neutral_numbers(norm: ops.BatchNorm) -> dict[str, float]:
     """Return by role the numbers with which a norm changes nothing: its variance plus epsilon is 1."""
-    return {"gamma": 1.0, "beta": 0.0, "mean": 0.0, "variance": 1 - float(norm.epsilon)}
+    numbers = {role: neutral_number(role) for role in ("gamma", "beta", "mean")}
+    return {**numbers, "variance": 1 - float(norm.epsilon)}
 
 
 _Spans: TypeAlias = dict[str, tuple[int, tuple[int, ...]]]

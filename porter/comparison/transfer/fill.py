@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from importlib.util import find_spec
 from os import PathLike, fspath
@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 
 from porter.base.calls import takes
-from porter.base.commands import ConvertOptions
+from porter.base.commands import CONVERT, ConvertOptions
 from porter.base.dtypes import Array, NamedArrays, is_floating
 from porter.base.errors import CheckFailed, UsageError
 from porter.base.options import INTO
 from porter.base.package import __version__
 from porter.comparison.aligning import align
 from porter.comparison.comparison_result import Comparison
-from porter.comparison.judging import judged
+from porter.comparison.judging import compare_graphs
 from porter.comparison.normal_form import normal_form
 from porter.comparison.sides import Side, proved
 from porter.comparison.transfer import RECORD, SOURCE_FILE, converter_functions
@@ -124,16 +124,20 @@ def fill_class(asked: ConvertOptions) -> Filling:
     _expect_together(asked)
     wanted = read_asked(asked)
     model = own_model(asked.into)
-    target = name_of(model)
-    folder = Path(asked.out or f"{wanted.name}-{module_name(target)}")
+    name = name_of(model)
+    folder = Path(asked.out or f"{wanted.name}-{module_name(name)}")
     with new_folder(folder, asked.overwrite) as building:
         opened = wanted.open()
         subject = asked.subject
         source = fspath(subject) if isinstance(subject, str | PathLike) else type(subject).__name__
         example = None if is_model(asked.subject) else asked.example
-        filling = _filled(opened, (source, target), InMemory(model, example), wanted, _port_of(asked))
-        filling = replace(filling, folder=folder)
-        _write(building, filling, own_state(filling.framework))
+        target = _target_of(name, model, example)
+        try:
+            filling = _filled(folder, opened, source, target, wanted, _port_of(asked))
+        except BaseException:
+            target.put({})
+            raise
+        _write(building, filling, target.state)
     return filling
 
 
@@ -142,10 +146,6 @@ fill = takes(ConvertOptions)(fill_class)
 
 def _expect_together(asked: ConvertOptions) -> None:
     """Refuse options of a port's own files, which a class of the user's has not."""
-    defaults = {
-        option_field.name: option_field.default
-        for option_field in ConvertOptions.__dataclass_fields__.values()
-    }
     for name in (
         "to",
         "padding",
@@ -160,8 +160,8 @@ def _expect_together(asked: ConvertOptions) -> None:
         "check",
         "reference",
     ):
-        if getattr(asked, name) != defaults[name]:
-            option = ConvertOptions.__dataclass_fields__[name].type.__metadata__[0]  # type: ignore[union-attr]
+        if getattr(asked, name) != CONVERT.default(name):
+            option = CONVERT.options[name]
             message = f"{INTO} takes the class as it is, and always compares it with the source"
             raise UsageError(message, where=str(option), next=f"leave out {option} or {INTO}")
 
@@ -173,80 +173,90 @@ def _port_of(asked: ConvertOptions) -> StoredPort | None:
     return port_at(Path(asked.subject))
 
 
+@dataclass(frozen=True)
+class _OwnModel:
+    """The user's model that is filled.
+
+    Attributes:
+        side: what messages call it, and where it is.
+        state: reads and replaces its variables.
+        initial: its variables as they were.
+    """
+
+    side: Side
+    model: Any
+    framework: str
+    state: OwnState
+    initial: NamedArrays
+
+    def put(self, arrays: NamedArrays) -> None:
+        """Give the model these variables, and to the others what they were."""
+        self.state.put(self.model, {**self.initial, **arrays})
+
+
+def _target_of(name: str, model: Any, example: Any) -> _OwnModel:
+    """Return a model as one that is filled."""
+    framework = str(framework_of(model))
+    state = own_state(framework)
+    return _OwnModel(Side(name, InMemory(model, example)), model, framework, state, state.variables(model))
+
+
 def _filled(
-    opened: Opened, names: tuple[str, str], place: InMemory, wanted: Wanted, port: StoredPort | None
+    folder: Path, opened: Opened, source_name: str, target: _OwnModel, wanted: Wanted, port: StoredPort | None
 ) -> Filling:
-    """Return the class with the source's tensors in it, and the comparison of both.
+    """Put the source's tensors into a class, and return it with the comparison of both.
 
     Args:
-        names: what messages call the source and the class.
-        place: the model that is filled.
+        folder: where the class will be written.
+        source_name: what messages call the source.
         wanted: what the user asks of the source.
         port: the source, if it is a port.
 
     Raises:
-        CheckFailed: it computes something else. Its own tensors are in it then.
+        CheckFailed: it computes something else.
     """
-    model: Any = place.model
-    framework = str(framework_of(model))
-    state = own_state(framework)
-    side = Side(names[1], place)
     input_rows, columns = wanted.size if wanted.size and None not in wanted.size else opened.sizes.built
     assert input_rows is not None and columns is not None
     size = input_rows, columns
-    initial = state.variables(model)
-    try:
-        source = SourceTensors(opened)
-        rows = _table(source, side, state, model, initial, size, wanted.recipes)
-        state.put(model, {**initial, **{row.name: row.made(source.arrays) for row in rows}})
-        filled = side.open(size, wanted.recipes)
-        proofs = proved(opened, size, port), proved(filled, size)
-        comparison = judged(names, (opened, filled), proofs, size)
-        if not comparison.ok:
-            raise _refusal(comparison)
-    except BaseException:
-        state.put(model, initial)
-        raise
+    source = SourceTensors(opened)
+    rows = _rows(source, target, size, wanted.recipes)
+    target.put({row.name: row.made(source.arrays) for row in rows})
+    filled = target.side.open(size, wanted.recipes)
+    proofs = proved(opened, size, port), proved(filled, size)
+    names = source_name, target.side.name
+    comparison = compare_graphs(names, (opened, filled), proofs, size)
+    if not comparison.ok:
+        raise _refusal(comparison)
     made_names = {row.name for row in rows}
-    kept = tuple(name for name in initial if name not in made_names)
-    module = f"convert_{module_name(names[1])}"
+    module = f"convert_{module_name(target.side.name)}"
     own_file = _own_file(source)
-    about = About(module, *names, own_file[0] if own_file else "safetensors", state.LOADING)
+    about = About(module, *names, own_file[0] if own_file else "safetensors", target.state.LOADING)
     return Filling(
-        folder=Path(),
-        model=model,
-        source=names[0],
-        target=names[1],
-        framework=framework,
-        file=state.FILE,
+        folder=folder,
+        model=target.model,
+        source=source_name,
+        target=target.side.name,
+        framework=target.framework,
+        file=target.state.FILE,
         module=module,
         opened=opened,
         arrays=source.arrays,
         own_file=own_file,
         rows=tuple(rows),
-        kept=kept,
+        kept=tuple(name for name in target.initial if name not in made_names),
         comparison=comparison,
         converter=converter_text(rows, about),
     )
 
 
-def _table(
-    source: SourceTensors,
-    side: Side,
-    state: OwnState,
-    model: Any,
-    initial: NamedArrays,
-    size: KnownSize,
-    recipes: Path | None,
-) -> list[Row]:
+def _rows(source: SourceTensors, target: _OwnModel, size: KnownSize, recipes: Path | None) -> list[Row]:
     """Return how each of the model's variables is made, in their order: those whose layers are paired with
     the source's, and those that have one number in all cells. Other variables are left out. The model has
     random numbers afterwards, by which its variables were found.
     """
-    variables = dict(_random(initial))
-    state.put(model, {**initial, **variables})
-    variables = state.variables(model)
-    opened_target = side.open(size, recipes)
+    target.put(dict(_random(target.initial)))
+    variables = target.state.variables(target.model)
+    opened_target = target.side.open(size, recipes)
     form_a, form_b = (
         normal_form(opened_model.graph, opened_model.tensors, size)
         for opened_model in (source.opened, opened_target)
@@ -256,13 +266,13 @@ def _table(
     tabling = Tabling(source, located(variables, opened_target.tensors), variables, kinds)
     rows = {row.name: row for row in tabling.rows(values)}
     used = {name for name, _ in tabling.places.values()}
-    for name, array in initial.items():
+    for name, array in target.initial.items():
         if name in rows or name in used or not array.size:
             continue
         number = array.reshape(-1)[0]
         if (array == number).all():
             rows[name] = Row(name, {"": float(number)}, array.shape, array.dtype.name)
-    return [rows[name] for name in initial if name in rows]
+    return [rows[name] for name in target.initial if name in rows]
 
 
 def _random(initial: NamedArrays) -> Iterator[tuple[str, Array]]:

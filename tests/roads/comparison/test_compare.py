@@ -17,7 +17,7 @@ from torch import nn
 import porter
 import porter.testing
 from porter.comparison.found_difference import FoundDifference
-from porter.comparison.judging import _judge, _stated
+from porter.comparison.judging import decide, stated_differences
 from porter.verification.numbers import distance
 from tests.support.fixtures import Cli
 from tests.support.refusals import refused
@@ -234,31 +234,35 @@ def test_names_of_classes_that_differ_are_told() -> None:
         facts = SimpleNamespace(activation=None, class_names=names, source_classes=rows, classes=2)
         return SimpleNamespace(facts=facts, file=SimpleNamespace(format=format))
 
-    assert [each.text for each in _stated(opened("cat", "dog"), opened("dog", "cat"))] == [
+    assert [each.text for each in stated_differences(opened("cat", "dog"), opened("dog", "cat"))] == [
         "class 0 is 'cat' in A, 'dog' in B"
     ]
-    assert [each.kind for each in _stated(opened("cat"), opened("cat", "dog"))] == ["labels"]
-    assert [*_stated(opened("cat"), opened())] == [], "one of them states none"
-    assert [each.text[:20] for each in _stated(opened(rows=3), opened())] == ["A has 3 rows, B 2: t"]
-    assert [*_stated(opened(rows=3), opened(format="port"))] == [], "the port of a file lacks its background"
+    assert [each.kind for each in stated_differences(opened("cat"), opened("cat", "dog"))] == ["labels"]
+    assert [*stated_differences(opened("cat"), opened())] == [], "one of them states none"
+    assert [each.text[:20] for each in stated_differences(opened(rows=3), opened())] == [
+        "A has 3 rows, B 2: t"
+    ]
+    assert [*stated_differences(opened(rows=3), opened(format="port"))] == [], (
+        "the port of a file lacks its background"
+    )
 
 
 def test_layers_that_differ_where_no_output_does_decide_nothing() -> None:
     zero, one = torch.zeros(1, 3).numpy(), torch.ones(1, 3).numpy()
     found = [FoundDifference("activation", "relu", "relu", "relu: high inf, 6", 0.5, ("relu", "relu"))]
-    assert _judge(found, distance(one, one), [])[0] == "undecided"
-    assert _judge(found, distance(one, zero), [])[0] == "differs"
-    assert _judge(found, distance(one, one * 1.00001), [])[0] == "differs"
-    assert _judge(found, distance(one, one * 1.00001), [], rounded=True)[0] == "undecided", (
+    assert decide(found, distance(one, one), [])[0] == "undecided"
+    assert decide(found, distance(one, zero), [])[0] == "differs"
+    assert decide(found, distance(one, one * 1.00001), [])[0] == "differs"
+    assert decide(found, distance(one, one * 1.00001), [], rounded=True)[0] == "undecided", (
         "it may be rounding"
     )
-    assert _judge([], distance(one, one), [])[0] == "same"
+    assert decide([], distance(one, one), [])[0] == "same"
     for each in ([], found):
-        assert _judge(each, distance(one, zero), ["A is not proved: no reason"])[0] == "undecided"
-    assert _judge([], distance(one, zero), [])[0] == "undecided", (
+        assert decide(each, distance(one, zero), ["A is not proved: no reason"])[0] == "undecided"
+    assert decide([], distance(one, zero), [])[0] == "undecided", (
         "the graphs are equal and the outputs are not"
     )
-    assert _judge([], None, [])[0] == "undecided"
+    assert decide([], None, [])[0] == "undecided"
 
 
 def test_wrong_arguments_say_what_to_type(

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from porter.comparison.comparison_result import Comparison
 from porter.comparison.found_difference import KINDS, Kind
-from porter.comparison.judging import judged
+from porter.comparison.judging import compare_graphs
 from porter.comparison.sides import SideProof
 from porter.source.open import open_source
 from porter.source.opened import Opened
@@ -63,7 +63,7 @@ def plant(kind: Kind, first: int = 0, count: int = EACH) -> Iterator[Planted]:
         except LookupError:  # it has no such layer
             continue
         done += 1
-        found = judged(("whole", "planted"), (one, other), (_HOLDS, _HOLDS), (SIZE, SIZE))
+        found = compare_graphs(("whole", "planted"), (one, other), (_HOLDS, _HOLDS), (SIZE, SIZE))
         yield Planted(kind, name, seed, found)
 
 
