@@ -1,5 +1,4 @@
-"""What the nodes of an op graph compute from constants and sizes, each once, and the layers that they write
-as several ops.
+"""What the nodes of an op graph compute from constants and sizes, each once.
 
 It is the same for every format that is a graph of ops: a format says which of its ops numpy evaluates, and
 how.
@@ -9,11 +8,10 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import permutations
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -27,13 +25,6 @@ from porter.graph.walks import downstream, in_order
 
 Operand = NodeOutput | float
 """What a node reads: a value, or a number that it states itself."""
-Captures = Mapping[str, Any]
-"""What the captures of a pattern are bound to: `{"x": ("conv1", 0), "$epsilon": 0.001}`."""
-Pattern = float | str | tuple[Any, ...]
-"""A number; a capture; or an op's kind and the patterns of its inputs. A capture is "x", the value that the
-layer takes, "$name", a number, "#name", whole numbers, or "name", a stored vector in the shape in which it is
-read; the same capture stands for the same everywhere.
-"""
 
 MOST_OF_SIZES = 1 << 18
 """The most numbers of a value that a file computes from sizes: a detector has 8,400 cells for an image of
@@ -43,7 +34,6 @@ _MOST_STEPS = 1 << 18
 """Nodes that `Dataflow.weights` goes through in all: a kernel that a model standardises has ten, and no other
 has any of them.
 """
-_COMMUTATIVE = frozenset({"Add", "Mul", "Max", "Min"})
 
 
 class OperatorNode(Protocol):
@@ -424,82 +414,3 @@ class Dataflow(Generic[N]):
         if shape is None:
             return self.computed.get(source)
         return self._stored_array(source) if math.prod(shape) <= MOST_CONSTANTS else None
-
-    # Layers that are several ops.
-
-    def match(self, node: N, pattern: Pattern) -> Captures | None:
-        """Match a pattern whose last op is `node`, and return its captures; None if it is another
-        computation. `("Mul", "x", ("Sigmoid", "x"))` captures `{"x": ("conv1", 0)}` in a swish of conv1.
-
-        The capture `exact` has the numbers of the pattern that the file stores rounded, by the names of their
-        constants.
-        """
-        return next(self._matches((node.name, 0), pattern, {}), None)
-
-    def _matches(self, source: Operand, pattern: Pattern, captures: Captures) -> Iterator[Captures]:
-        """Yield the captures with which a pattern matches what a source is computed by, added to `captures`,
-        those of the pattern's parts so far; nothing if it does not match.
-        """
-        if isinstance(pattern, float | int):
-            yield from self._match_number(source, pattern, captures)
-        elif isinstance(pattern, str):
-            captured = self._bind_capture(source, pattern)
-            if captured is not None and captures.get(pattern, captured) == captured:
-                yield {**captures, pattern: captured}
-        elif not isinstance(source, float):
-            kind, *operand_patterns = pattern
-            _, output = source
-            node = self.nodes.get(self.origin(source))  # stored tensors are no nodes in every format
-            operands = self.operands(node) if node is not None else ()
-            if node is None or output > 0 or self.kind(node) != kind:
-                return
-            if len(operands) < len(operand_patterns):
-                return
-            # operands may stand in either order
-            is_commutative = kind in _COMMUTATIVE and len(operands) == 2
-            for ordered in permutations(operands) if is_commutative else [operands]:
-                yield from self._match_all(ordered, operand_patterns, captures)
-
-    def _match_number(self, source: Operand, wanted: float, captures: Captures) -> Iterator[Captures]:
-        """Yield the captures if the source is a number that is the same as `wanted` in float32, in which a
-        file may store it. If it differs in float64, `exact` among the captures has `wanted` by the name of
-        the constant.
-        """
-        number = self.number(source)
-        if number is None or np.float32(number) != np.float32(wanted):
-            return
-        exact = {}
-        if number != wanted and not isinstance(source, float):
-            exact[self.origin(source)] = float(wanted)
-        yield {**captures, "exact": {**captures.get("exact", {}), **exact}}
-
-    def _match_all(
-        self, operands: Sequence[Operand], patterns: list[Pattern], captures: Captures
-    ) -> Iterator[Captures]:
-        """Yield the captures with which the first pattern matches the first operand, the second the second,
-        and so on. Operands beyond the last pattern may be anything.
-        """
-        if not patterns:
-            yield captures
-            return
-        for captures_of_first in self._matches(operands[0], patterns[0], captures):
-            yield from self._match_all(operands[1:], patterns[1:], captures_of_first)
-
-    def _bind_capture(self, source: Operand, capture: str) -> Any:
-        """Return what a capture is bound to: a number (`$`), integers (`#`), the source of a value (`x`) or a
-        stored vector in the shape in which it is read; None if the source is no such thing.
-        """
-        if capture.startswith("$"):
-            return self.number(source)
-        if capture.startswith("#"):
-            integers = [int(source)] if isinstance(source, float) else self.integers(source)
-            return None if integers is None else tuple(integers)
-        if isinstance(source, float):
-            return None
-        if capture == "x":
-            return source if self.is_live(source) else None
-        tensor = self.tensor(source)
-        shape = self.shape(source)
-        if tensor is None or not tensor.is_vector or shape is None:
-            return None
-        return StoredTensor(tensor.name, shape)

@@ -12,9 +12,10 @@ import numpy as np
 from porter.base.dtypes import Numbers
 from porter.base.errors import GraphError, PaddingError, first_line
 from porter.filegraph.builder import Builder
-from porter.filegraph.dataflow import Captures, Dataflow, N, OperatorNode, StoredTensor
+from porter.filegraph.dataflow import Dataflow, N, OperatorNode, StoredTensor
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.layouts.axes import View
+from porter.filegraph.matching.match import Captures, match
 from porter.filegraph.matching.patterns import ROLES, layers_by_kind
 from porter.filegraph.value_names import NodeOutput
 from porter.filegraph.walk import NodeWalk, Outputs, Reader, Tap, Walk, first_output_name, leave_out
@@ -173,7 +174,7 @@ def read_pattern(walk: Walk, node: OperatorNode) -> View | None:
     view; otherwise None.
     """
     for layer in layers_by_kind().get(walk.flow.kind(node), ()):
-        captures = walk.flow.match(node, layer.pattern)
+        captures = match(walk.flow, node, layer.pattern)
         op = layer.op(captures) if captures else None
         if captures is None or op is None:
             continue

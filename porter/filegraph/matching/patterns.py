@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from porter.filegraph.dataflow import Captures, Pattern
+from porter.filegraph.matching.match import Captures, OpPattern
 from porter.graph import (
     BatchNorm,
     Celu,
@@ -40,11 +40,11 @@ class Fused:
         op: what it is, from the captures; None where they do not fit.
     """
 
-    pattern: tuple[Pattern, ...]
+    pattern: tuple[OpPattern, ...]
     op: Callable[[Captures], Op | None]
 
 
-Spellings = tuple[Callable[[Captures], Op | None], Sequence[tuple[Pattern, ...]]]
+Spellings = tuple[Callable[[Captures], Op | None], Sequence[tuple[OpPattern, ...]]]
 """An op by the captures, and the patterns of it."""
 
 
@@ -65,17 +65,17 @@ def _norms() -> list[Fused]:
     gamma (tf.nn.batch_normalization), (x - mean) * inv + beta (Flax), (x - mean) / sqrt(variance + epsilon) *
     gamma + beta (torch.onnx before opset 17), and x divided by the root of the mean of its squares.
     """
-    mean: Pattern = ("Mean", "x", "#axes")
-    centred: Pattern = ("Sub", "x", mean)
-    squares: list[Pattern] = [
+    mean: OpPattern = ("Mean", "x", "#axes")
+    centred: OpPattern = ("Sub", "x", mean)
+    squares: list[OpPattern] = [
         ("SquaredDifference", "x", mean),
         ("Square", centred),
         ("Pow", centred, 2),
         ("Mul", centred, centred),
     ]
-    variances: list[Pattern] = [("Mean", square, "#axes") for square in squares]
-    square_of_mean: Pattern = ("Mul", mean, mean)
-    mean_of_squares: Pattern = ("Mean", ("Mul", "x", "x"), "#axes")
+    variances: list[OpPattern] = [("Mean", square, "#axes") for square in squares]
+    square_of_mean: OpPattern = ("Mul", mean, mean)
+    mean_of_squares: OpPattern = ("Mean", ("Mul", "x", "x"), "#axes")
     variances.append(("Max", 0, ("Sub", mean_of_squares, square_of_mean)))
     norms = [*_norms_by_a_factor("mean", "variance", _batch_norm)]
     for variance in variances:
@@ -86,7 +86,7 @@ def _norms() -> list[Fused]:
 
 
 def _norms_by_a_factor(
-    center: Pattern, variance: Pattern, op: Callable[[Captures], Op | None]
+    center: OpPattern, variance: OpPattern, op: Callable[[Captures], Op | None]
 ) -> Iterator[Fused]:
     """Yield the ways to write a norm by one factor, inv = gamma / sqrt(variance + epsilon): as
     x * inv + (beta - center * inv), where the second part is computed once, and as (x - center) * inv + beta;
@@ -107,7 +107,7 @@ def _norms_by_a_factor(
             yield Fused(normal, op)
 
 
-def _norms_by_a_quotient(centred: Pattern, variance: Pattern) -> Iterator[Fused]:
+def _norms_by_a_quotient(centred: OpPattern, variance: OpPattern) -> Iterator[Fused]:
     """Yield the patterns of (x - mean) / sqrt(variance + epsilon), with a scale and an offset or without."""
     total = "Add", variance, "$epsilon"
     normals = ("Div", centred, ("Sqrt", total)), *(("Mul", centred, root) for root in _inverse_roots(total))
@@ -119,7 +119,7 @@ def _norms_by_a_quotient(centred: Pattern, variance: Pattern) -> Iterator[Fused]
 
 def _norms_by_the_root() -> Iterator[Fused]:
     """Yield the patterns of x / sqrt(mean of squares + epsilon), with a scale gamma or without."""
-    powers: list[Pattern] = [("Square", "x"), ("Pow", "x", 2), ("Mul", "x", "x")]
+    powers: list[OpPattern] = [("Square", "x"), ("Pow", "x", 2), ("Mul", "x", "x")]
     for power in powers:
         total = "Add", ("Mean", power, "#axes"), "$epsilon"
         factors = *_inverse_roots(total), ("Pow", total, -0.5)
@@ -128,7 +128,7 @@ def _norms_by_the_root() -> Iterator[Fused]:
             yield Fused(("Mul", normal, "gamma"), _rms_norm)
 
 
-def _inverse_roots(total: Pattern) -> list[Pattern]:
+def _inverse_roots(total: OpPattern) -> list[OpPattern]:
     """Return the patterns in which files write 1 / sqrt(total)."""
     return [("Rsqrt", total), ("Reciprocal", ("Sqrt", total)), ("Div", 1, ("Sqrt", total))]
 
@@ -152,7 +152,7 @@ def _gates() -> list[Spellings]:
     x = "x"
     negative = ("Neg", "x")
     # 1 + erf(x / sqrt(2))
-    steps_by_erf: list[Pattern] = [
+    steps_by_erf: list[OpPattern] = [
         ("Add", 1, ("Erf", ("Mul", x, math.sqrt(0.5)))),
         ("Add", 1, ("Erf", ("Div", x, math.sqrt(2)))),
         ("Erfc", ("Mul", negative, math.sqrt(0.5))),
@@ -174,7 +174,7 @@ def _hard_gates() -> list[Spellings]:
     x = "x"
     x_plus_3 = "Add", x, 3
     # relu6(x + 3), and a sixth of it
-    clipped: list[Pattern] = [
+    clipped: list[OpPattern] = [
         ("Relu6", x_plus_3),
         ("Clip", x_plus_3, 0, 6),
         ("Min", ("Max", x_plus_3, 0), 6),
@@ -219,14 +219,14 @@ def _exponentials() -> list[Spellings]:
     softplus, an ELU and a CELU. Each comes with the patterns in which files write it.
     """
     x, x_times_beta = "x", ("Mul", "x", 1)  # torch's beta is 1
-    softplus_by_compared: list[tuple[Pattern, Pattern]] = [
+    softplus_by_compared: list[tuple[OpPattern, OpPattern]] = [
         (x, ("Log1p", ("Exp", x))),
         (x, ("Softplus", x)),
         (x_times_beta, ("Div", ("Log1p", ("Exp", x_times_beta)), 1)),
     ]
-    below_zero: list[Pattern] = [("Elu", x), *_exp_minus_one(x), *_exp_minus_one(("Min", x, 0))]
-    times_alpha: list[Pattern] = [("Mul", "$alpha", part) for part in below_zero]
-    of_quotients: list[Pattern] = [("Mul", "$alpha", part) for part in _exp_minus_one(("Div", x, "$alpha"))]
+    below_zero: list[OpPattern] = [("Elu", x), *_exp_minus_one(x), *_exp_minus_one(("Min", x, 0))]
+    times_alpha: list[OpPattern] = [("Mul", "$alpha", part) for part in below_zero]
+    of_quotients: list[OpPattern] = [("Mul", "$alpha", part) for part in _exp_minus_one(("Div", x, "$alpha"))]
     return [
         (
             lambda captures: softplus_op(captures["$most"]),
@@ -251,12 +251,12 @@ def softplus_op(threshold: float) -> Softplus | None:
     return Softplus(threshold == 20) if threshold == 20 or threshold >= 40 else None
 
 
-def _exp_minus_one(x: Pattern) -> list[Pattern]:
+def _exp_minus_one(x: OpPattern) -> list[OpPattern]:
     """Return the patterns in which files write exp(x) - 1."""
     return [("Sub", ("Exp", x), 1), ("Expm1", x)]
 
 
-def _where_above_zero(*below_zero: Pattern) -> list[tuple[Pattern, ...]]:
+def _where_above_zero(*below_zero: OpPattern) -> list[tuple[OpPattern, ...]]:
     """Return the patterns of a choice that gives x where it is above zero, as it is or as an ELU gives it,
     and one of `below_zero` elsewhere.
     """
@@ -269,7 +269,7 @@ def _where_above_zero(*below_zero: Pattern) -> list[tuple[Pattern, ...]]:
     ]
 
 
-def _half_products(factor: Pattern) -> list[tuple[Pattern, ...]]:
+def _half_products(factor: OpPattern) -> list[tuple[OpPattern, ...]]:
     """Return the patterns of 0.5 * x * factor in any order."""
     return [
         ("Mul", ("Mul", 0.5, "x"), factor),

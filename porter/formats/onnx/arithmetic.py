@@ -12,6 +12,7 @@ from porter.base.name_tables import by_name
 from porter.filegraph.dataflow import Operand
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.layer_values import Value
+from porter.filegraph.matching.norms import match_response_norm
 from porter.filegraph.readers import Functions
 from porter.filegraph.tensors import functions
 from porter.filegraph.tensors.functions import SELU_ALPHA, SELU_GAMMA
@@ -67,7 +68,7 @@ def _read_div(node: OnnxNode, x: Tensor, other: Tensor) -> Tensor:
     count_channels = partial(_channels_of_pool, x.walk)
     # The means may be reshaped before they divide.
     for means in (_MEANS, ("Reshape", _MEANS)):
-        norm = functions.match_response_norm(x.scope, means, "AveragePool", count_channels)
+        norm = match_response_norm(x.scope, means, "AveragePool", count_channels)
         if norm is not None:
             return norm
     return x / other

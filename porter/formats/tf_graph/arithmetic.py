@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 
 from porter.base.name_tables import by_name
 from porter.filegraph.file_graph import Unsupported
+from porter.filegraph.matching.match import match
+from porter.filegraph.matching.norms import match_l2_normalize
 from porter.filegraph.tensors import functions
 from porter.filegraph.tensors.products import Product
 from porter.filegraph.tensors.several import einsum, matmul, matmul_stored, merge_all
@@ -56,11 +58,11 @@ def _read_binary(node: GraphNode, *values: Tensor) -> Tensor:
     scope = values[0].scope
     if kind_of(node) == "Add":
         for keep, pattern in _LOG_SUMS:
-            if (captured := scope.walk.flow.match(node, pattern)) is not None:
+            if (captured := match(scope.walk.flow, node, pattern)) is not None:
                 return functions.log_sum_exp(scope.tensor(captured["x"]), captured["#axes"], keep)
     expect_layout(node)
     # A value times one over its norm.
-    unit = functions.match_l2_normalize(scope) if node.op == "Mul" else None
+    unit = match_l2_normalize(scope) if node.op == "Mul" else None
     return unit or merge_all(kind_of(node), values)
 
 
@@ -106,7 +108,7 @@ def _exponential(node: GraphNode, x: Tensor) -> Tensor:
     """Return the value of an Exp, which may be the last op of a softmax over several axes, as Keras writes
     it.
     """
-    captured = x.walk.flow.match(node, _SOFTMAX)
+    captured = match(x.walk.flow, node, _SOFTMAX)
     if captured is None:
         return functions.exp(x)
     return x.scope.tensor(captured["x"]).softmax(*captured["#axes"])

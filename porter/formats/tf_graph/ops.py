@@ -13,6 +13,7 @@ from porter.base.dtypes import Numbers
 from porter.base.name_tables import by_name
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.layouts.dims import sizes_array
+from porter.filegraph.matching.norms import sqrt_or_norm
 from porter.filegraph.places import position_of
 from porter.filegraph.readers import Functions, node_reader, op_reader, tensor_reader
 from porter.filegraph.tensorflow import slice_index, strided_slice_index
@@ -217,7 +218,7 @@ _FUNCTIONS: Functions = by_name(
         "SpaceToDepth": _space_to_depth,
         "Split": lambda node, axis, x: x.split_evenly(int(axis.number()), node.integer("num_split", 1)),
         "SplitV": lambda node, x, sizes, axis: x.split(int(axis.number()), sizes.dims()),
-        "Sqrt": lambda node, x: functions.sqrt_or_norm(x, lambda total: total.flag("keep_dims")),
+        "Sqrt": lambda node, x: sqrt_or_norm(x, lambda total: total.flag("keep_dims")),
         "Squeeze": lambda node, x: x.squeeze(node.integers("squeeze_dims")),
         "Tile": lambda node, x, times: x.repeat(times.dims()),
         "Transpose": lambda node, x, order: x.transpose(order.integers()),

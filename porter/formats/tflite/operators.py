@@ -9,6 +9,7 @@ from porter.base.dtypes import Numbers
 from porter.base.name_tables import by_name
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.layouts.dims import Open, as_real, as_whole, sizes_array
+from porter.filegraph.matching.norms import match_l2_normalize, sqrt_or_norm
 from porter.filegraph.places import position_of
 from porter.filegraph.readers import Functions, node_reader, op_reader, refuse_unread_settings, tensor_reader
 from porter.filegraph.tensors import functions
@@ -64,7 +65,7 @@ def _read_binary(node: Operator, *values: Tensor) -> Tensor:
             filled = scope.walk.flow.nodes[source]
             if filled.op == "FILL" and scope.walk.flow.number(filled.inputs[1]) == 1:
                 return values[1 - index].expand(scope.tensor(filled.source).dims())
-    unit = functions.match_l2_normalize(scope) if node.op == "MUL" else None
+    unit = match_l2_normalize(scope) if node.op == "MUL" else None
     return unit or merge_all(kind_of(node), values)
 
 
@@ -222,7 +223,7 @@ _FUNCTIONS: Functions = by_name(
         "SPACE_TO_DEPTH": lambda node, x: x.cells_as_channels(node.option(schema.BLOCK_SIZE)),
         "SPLIT": lambda node, axis, x: x.split_evenly(int(axis.number()), len(node.gives)),
         "SPLIT_V": lambda node, x, sizes, axis: x.split(int(axis.number()), sizes.dims()),
-        "SQRT": lambda node, x: functions.sqrt_or_norm(x, lambda total: total.option(schema.KEEP_DIMS)),
+        "SQRT": lambda node, x: sqrt_or_norm(x, lambda total: total.option(schema.KEEP_DIMS)),
         "SQUEEZE": lambda node, x: x.squeeze(node.stated_numbers),
         "TILE": lambda node, x, times: x.repeat(times.dims()),
         "TRANSPOSE": lambda node, x, order: x.transpose(order.integers()),

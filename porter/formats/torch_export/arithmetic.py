@@ -13,6 +13,8 @@ from porter.base.name_tables import by_name
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.layer_values import Value
 from porter.filegraph.layouts.dims import fixed_sizes
+from porter.filegraph.matching.match import match
+from porter.filegraph.matching.norms import match_response_norm
 from porter.filegraph.matching.patterns import softplus_op
 from porter.filegraph.tensors import functions, norms
 from porter.filegraph.tensors.attention import AttentionScores
@@ -44,7 +46,7 @@ def _div(scope: Scope, x: Tensor, other: Tensor, rounding_mode: str | None = Non
     if rounding_mode is not None:
         return functions.whole_quotient(x, other, rounding_mode)
     count_channels = partial(_count_pooled_channels, scope.walk)
-    norm = functions.match_response_norm(scope, _CHANNEL_MEANS, "avg_pool3d", count_channels)
+    norm = match_response_norm(scope, _CHANNEL_MEANS, "avg_pool3d", count_channels)
     return norm or x.real() / other
 
 
@@ -132,7 +134,7 @@ def _where(scope: Scope, condition: Tensor, x: Tensor, other: Tensor) -> Tensor:
     """
     flow = scope.walk.flow
     product, comparison = (flow.nodes[tensor.reference[0]] for tensor in (other, condition))
-    above_0 = flow.match(comparison, ("Greater", "x", 0))
+    above_0 = match(flow, comparison, ("Greater", "x", 0))
     # What the product multiplies `x` by.
     slopes = [source for source in product.inputs if source != x.source]
     is_scaled = product.op == "mul" and len(slopes) == 1 < len(product.inputs)
