@@ -23,7 +23,7 @@ from porter.comparison.unit import Unit, moves_nothing, unit_of
 from porter.frameworks import Tensors
 from porter.graph import Graph, shapes
 from porter.graph.ops import Shape
-from porter.graph.walks import in_order
+from porter.graph.walks import in_order, reads_within
 from porter.padding import KnownSize
 
 
@@ -87,7 +87,7 @@ def normal_form(
     units = flatten_sums(units, outputs)
     units = flatten_concats(units)
     # Units that no output needs are left out.
-    order = in_order(outputs, lambda path: units[path].inputs if path in units else ())
+    order = in_order(outputs, reads_within(units))
     used = {path: units[path] for path in order if path in units}
     with_names = {path: replace(unit, names=names or {}) for path, unit in used.items()}
     return NormalForm(with_names, outputs, graph, tensors, value_shapes, names or {})

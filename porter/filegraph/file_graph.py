@@ -32,7 +32,7 @@ from porter.graph import (
     input_shapes,
 )
 from porter.graph.ops import Axes, is_map
-from porter.graph.walks import upstream
+from porter.graph.walks import reads_within, upstream
 from porter.padding import ANY, KnownSize, Size
 from porter.padding.sizes import InputSizes
 
@@ -290,7 +290,7 @@ class FileGraph:
     def leading_to(self, names: Iterable[str]) -> set[str]:
         """Return the names of these nodes and of all nodes that they are computed from."""
         nodes = self.by_name
-        return upstream(names, lambda name: nodes[name].inputs if name in nodes else ()) & nodes.keys()
+        return upstream(names, reads_within(nodes)) & nodes.keys()
 
 
 def read_for_sizes(size: Size, read: Callable[[Size], FileGraph]) -> FileGraph:

@@ -4,14 +4,26 @@ strangers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol, TypeVar
 
 from porter.base.errors import GraphError
 
 _Name = TypeVar("_Name", str, int)
 Inputs = Callable[[str], Iterable[str]]
 """The names that a node reads."""
+
+
+class NamedInputs(Protocol):
+    """A node that says by name what it reads."""
+
+    @property
+    def inputs(self) -> Iterable[str]: ...
+
+
+def reads_within(nodes: Mapping[str, NamedInputs]) -> Inputs:
+    """Return what each node reads, by its name; nothing for a name that is none of these, as the input's."""
+    return lambda name: nodes[name].inputs if name in nodes else ()
 
 
 def upstream(starts: Iterable[str], inputs: Inputs) -> set[str]:

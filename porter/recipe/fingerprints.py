@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 from zlib import crc32
 
 from porter.graph import BatchNorm, Conv, ConvTranspose, Dense, Graph, Merge, head_of, ops, tensor_shapes
-from porter.graph.walks import downstream, upstream
+from porter.graph.walks import downstream, reads_within, upstream
 from porter.recipe.load import recipes_folder
 from porter.recipe.recipe import NodeNames
 from porter.recipe.zoos import ZOOS
@@ -141,7 +141,7 @@ def _trunk_size(graph: Graph) -> int:
     nodes, head = graph.by_path, head_of(graph)
     pool = nodes.get(head.source)
     end = pool.source if pool is not None and head.path == graph.output else graph.output
-    return len(upstream([end], lambda name: nodes[name].inputs if name in nodes else ()) & nodes.keys())
+    return len(upstream([end], reads_within(nodes)) & nodes.keys())
 
 
 def _nodes_within_convolutions(graph: Graph, kind: str) -> tuple[int, ...]:
@@ -170,11 +170,11 @@ def _nodes_without_beginnings(graph: Graph) -> dict[str, int]:
     own_digests = [digest for digest in dict.fromkeys(digests.values()) if digest not in inputs.values()]
     # a few of them, so that fingerprints.json stays small
     chosen = dict.fromkeys((*own_digests[7::8], *own_digests[-1:]))
-    inputs_of = {node.path: node.inputs for node in graph.nodes}
+    reads_within = {node.path: node.inputs for node in graph.nodes}
 
     def count_nodes_without(digest: str) -> int:
         nodes_with_digest = (path for path, node_digest in digests.items() if node_digest == digest)
-        return len(graph.nodes) - len(downstream(inputs_of, inputs_of.__getitem__, nodes_with_digest))
+        return len(graph.nodes) - len(downstream(reads_within, reads_within.__getitem__, nodes_with_digest))
 
     return {digest: count_nodes_without(digest) for digest in chosen}
 

@@ -16,6 +16,7 @@ from porter.data.preprocess import Preprocess
 from porter.files import WeightsFile
 from porter.frameworks import OTHER_NAMES
 from porter.graph import USUAL_MOMENTUM
+from porter.padding.sizes import MAX_SIDE
 from porter.recipe.expressions import Value, evaluate
 from porter.recipe.kept_graphs import KeptGraphs
 from porter.recipe.paddings import PadRule
@@ -25,7 +26,6 @@ from porter.recipe.steps import Block, RecipeStep
 from porter.zoos.added import models_of
 from porter.zoos.tables import DEFAULT_ZOOS
 
-LARGEST_SIDE = 8192
 STANDARD_OPTIONS: Mapping[str, Value] = {
     "classes": 1000,
     "bn_momentum": USUAL_MOMENTUM,
@@ -387,8 +387,8 @@ class Recipe:
             return self.input_size
         with self.source.at(("input", "size")):
             side = evaluate(self.input_size, {**self.constants, **self.options, **variables})
-            if type(side) is not int or not 1 <= side <= LARGEST_SIDE:
-                raise RecipeError(f"'size' must be a whole number from 1 to {LARGEST_SIDE}, got {side!r}")
+            if type(side) is not int or not 1 <= side <= MAX_SIDE:
+                raise RecipeError(f"'size' must be a whole number from 1 to {MAX_SIDE}, got {side!r}")
             return side, side
 
 

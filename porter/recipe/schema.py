@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from porter.base.errors import RecipeError
 from porter.data.labels import LABEL_MAPS
 from porter.data.preprocess import Preprocess, ProtocolError
+from porter.padding.sizes import MAX_SIDE
 from porter.recipe.faults import Faults
 from porter.recipe.fixed import COMPUTED, FIXED
 from porter.recipe.refusals import raise_refusal
@@ -30,7 +31,7 @@ T = TypeVar("T")
 Word = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.+-]*$", max_length=64)]
 """A name that a variant, a zoo or a block may have."""
 Values = dict[str, Any]
-InputSide = Annotated[int, Field(ge=1, le=8192)]
+InputSide = Annotated[int, Field(ge=1, le=MAX_SIDE)]
 Percent = Annotated[float, Field(ge=0, le=100)]
 Schema = dict[str, Any]
 

@@ -9,9 +9,8 @@ from itertools import chain
 from typing import TypeVar
 
 from porter.graph.blocks import layer_words
-from porter.graph.blocks.outline import Group, Leaf
-from porter.graph.graph import Node
-from porter.graph.ops import OPS, Conv
+from porter.graph.blocks.outline import Group, Leaf, kind_of
+from porter.graph.ops import OPS
 from porter.graph.walks import upstream
 
 ALIKE = 0.8
@@ -60,7 +59,7 @@ class _Kind:
     def add(self, group: Group, parts: Sequence[PartKind], within: set[int]) -> None:
         """Add a use, whose parts this kind then has too."""
         self.uses.append(group)
-        self.stems[_stem(group)] += 1
+        self.stems[layer_words.stem(group.name)] += 1
         self.known.add(id(group))
         self.within |= within
         self.members |= _names_of_groups(group)
@@ -178,7 +177,7 @@ def _groups(group: Group) -> Iterator[Group]:
 def _add_to_kind(group: Group, kinds: list[_Kind]) -> None:
     """Add a group to the kind that it is like, or as a kind of its own."""
     parts = [_part_kind(member) for member in group.members]
-    stem = _stem(group)
+    stem = layer_words.stem(group.name)
     has_own_name = [isinstance(member, Leaf) and member.own for member in group.members]
     groups_within = {id(inner) for inner in _groups(group)}
     is_named = group.module or 2 * sum(has_own_name) >= len(has_own_name)
@@ -221,11 +220,6 @@ def _fits(group: Group, parts: Sequence[PartKind], kind: _Kind, common_share: fl
 def _names_of_groups(group: Group) -> set[str]:
     """Return the names of the groups that a group holds directly."""
     return {member.name for member in group.members if isinstance(member, Group)}
-
-
-def _stem(group: Group) -> str:
-    """Return a group's name without its number."""
-    return layer_words.split_number(group.name)[0]
 
 
 def _shortens(kind: _Kind) -> bool:
@@ -280,14 +274,8 @@ def _part_kind(member: Leaf | Group) -> PartKind:
     """
     if isinstance(member, Group):
         return member.name, member.block or member.name
-    return member.name, kind_of(member.node)
-
-
-def kind_of(node: Node) -> str:
-    """Return what a node is: ops that stand for each other in uses of one block are one kind."""
-    if isinstance(node.op, Conv):
-        return "depthwise" if node.op.groups > 1 else "conv"
-    return layer_words.short_word(node.op_name)
+    # ops that stand for each other in uses of one block are one kind
+    return member.name, layer_words.short_word(kind_of(member.node))
 
 
 def _flow(group: Group) -> object:

@@ -134,6 +134,11 @@ def split_number(label: str) -> tuple[str, int | None]:
     return (match[1], int(match[2])) if match else (label, None)
 
 
+def stem(label: str) -> str:
+    """Return a part of a name without its number: `block` of `block2`."""
+    return split_number(label)[0]
+
+
 def local_name(text: str) -> str:
     """Write part of a layer's name as one word of a path; a number at its beginning moves to its end:
     `1_conv` is conv1.

@@ -13,7 +13,7 @@ from itertools import groupby, pairwise
 from porter.graph.blocks import layer_words
 from porter.graph.blocks.outline import Group, Leaf, with_unique_names
 from porter.graph.graph import Graph, Node
-from porter.graph.walks import in_order
+from porter.graph.walks import in_order, reads_within
 
 DEEP = 3
 """The parts of a name that show modules in modules: of fewer, chains and regions say more (outline.py)."""
@@ -40,7 +40,7 @@ def modules(graph: Graph, names: Mapping[str, str]) -> Group:
     Args:
         names: by path, what a person calls the layers.
     """
-    order = in_order(graph.outputs, lambda path: graph.by_path[path].inputs if path in graph.by_path else ())
+    order = in_order(graph.outputs, reads_within(graph.by_path))
     parts_of = {path: _parts(names[path]) for path in order if path in graph.by_path}
     module_names = {parts[:end] for parts in parts_of.values() for end in range(1, len(parts))}
     # A layer that has the name of a module is in it, such as the trained scale of a block.
@@ -86,10 +86,12 @@ class _Modules:
             else:
                 inner = [replace(placed, parts=placed.parts[1:]) for placed in neighbours]
                 members += self._module(module, inner)
-        stage_stems = {_stem(member.name) for member in members if isinstance(member, Group) and member.stage}
+        stage_stems = {
+            layer_words.stem(member.name) for member in members if isinstance(member, Group) and member.stage
+        }
         return [
             replace(member, stage=True)
-            if isinstance(member, Group) and _stem(member.name) in stage_stems
+            if isinstance(member, Group) and layer_words.stem(member.name) in stage_stems
             else member
             for member in members
         ]
@@ -119,11 +121,6 @@ class _Modules:
         outer_sources = {source for placed in nodes for source in placed.node.inputs if source not in paths}
         read_outside = [path for path in paths if self.readers.get(path, set()) - paths]
         return len(outer_sources) == 1 and len(read_outside) == 1
-
-
-def _stem(name: str) -> str:
-    """Return a name without its number."""
-    return layer_words.split_number(name)[0]
 
 
 def _has_row(members: Sequence[Leaf | Group]) -> bool:

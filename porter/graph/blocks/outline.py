@@ -12,7 +12,7 @@ from itertools import pairwise
 from porter.graph.blocks import layer_words
 from porter.graph.graph import Graph, Node
 from porter.graph.ops import Conv
-from porter.graph.walks import in_order
+from porter.graph.walks import in_order, reads_within
 
 FEWEST_UNITS = 6
 """The least number of chains of the same ops for which these are a block."""
@@ -98,9 +98,7 @@ class _Outline:
     """
 
     def __init__(self, graph: Graph, names: Mapping[str, str]) -> None:
-        order = in_order(
-            graph.outputs, lambda path: graph.by_path[path].inputs if path in graph.by_path else ()
-        )
+        order = in_order(graph.outputs, reads_within(graph.by_path))
         self.nodes = [graph.by_path[path] for path in order if path in graph.by_path]
         self.readers = Counter(graph.outputs)
         self.readers.update(source for node in graph.nodes for source in dict.fromkeys(node.inputs))
@@ -338,7 +336,7 @@ class _Outline:
         """
         chains: list[tuple[Node, ...]] = []
         for stretch in self._stretches(nodes, named):
-            kinds = tuple(_kind(node) for node in stretch)
+            kinds = tuple(kind_of(node) for node in stretch)
             index = 0
             while index < len(stretch):
                 lengths = [len(unit) for unit in self.units if kinds[index : index + len(unit)] == unit]
@@ -371,7 +369,7 @@ class _Outline:
         """
         counts: Counter[tuple[str, ...]] = Counter()
         for stretch in self._stretches(self.nodes, named=True):
-            kinds = [_kind(node) for node in stretch]
+            kinds = [kind_of(node) for node in stretch]
             is_conv = [kind in ("conv", "depthwise") for kind in kinds]
             # convolutions that follow no other one
             starts = [
@@ -383,7 +381,8 @@ class _Outline:
         return {unit for unit, count in counts.items() if count >= FEWEST_UNITS and len(unit) > 1}
 
 
-def _kind(node: Node) -> str:
+def kind_of(node: Node) -> str:
+    """Return what a node is: its op, but a convolution in groups is a kind of its own."""
     return "depthwise" if isinstance(node.op, Conv) and node.op.groups > 1 else node.op_name
 
 

@@ -93,16 +93,24 @@ class AroundAxis(AtEnds):
         return super().shape(*inputs)
 
 
-class Crop(AtEnds, KeepsSign):
+class Crop(AlongAxes, KeepsSign):
     """A value without some cells of some axes."""
 
     is_linear = True
+
+    @property
+    def cuts(self) -> Mapping[int, slice]:
+        """The cells of each axis that stay."""
+        raise NotImplementedError
+
+
+class CropAtEnds(AtEnds, Crop):
+    """A value without cells at the ends of some axes, and of the others every `step`th."""
 
     step: int = 1
 
     @property
     def cuts(self) -> Mapping[int, slice]:
-        """The cells of each axis that stay."""
         # a slice up to the end of an axis ends at None, not at -0
         return {axis: slice(before, -after or None, self.step) for axis, (before, after) in self.ends.items()}
 
@@ -119,7 +127,7 @@ class Crop(AtEnds, KeepsSign):
         return type(inputs[0])(sizes)
 
 
-class CropMap(AroundMap, Crop, name="crop"):
+class CropMap(AroundMap, CropAtEnds, name="crop"):
     """A map without so many rows and columns at its top, bottom, left and right."""
 
 
@@ -148,7 +156,7 @@ class SliceChannels(Crop, name="slice_channels"):
 
 
 @dataclass(frozen=True)
-class CropAxis(AroundAxis, Crop, name="crop_axis"):
+class CropAxis(AroundAxis, CropAtEnds, name="crop_axis"):
     """An array without so many cells at the start and at the end of an axis, and of the others every
     `step`th.
     """

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from porter.padding import LARGEST, LOWEST, Convention, Pads, Window
 
@@ -147,8 +147,9 @@ def _entry(value: object, keys: set[str]) -> dict[str, Any] | None:
     return {key: tuple(item) if isinstance(item, list) else item for key, item in value.items()}
 
 
-def _one_of(name: str, *words: str) -> Kind:
-    """Make the kind of an attribute whose values are these words."""
+def _one_of(name: str, literal: object) -> Kind:
+    """Make the kind of an attribute whose values are the words of a Literal."""
+    words: tuple[str, ...] = get_args(literal)
     return Kind(
         name,
         f"one of {', '.join(words)}",
@@ -207,7 +208,9 @@ Fill = Annotated[float, Kind("Fill", "a finite number, or -.inf", _fill, {"type"
 Constants = Annotated[
     tuple[float, ...], Kind("Constants", f"1 to {MOST_CONSTANTS} finite numbers", numbers, _NUMBERS)
 ]
-Sizes = Annotated[tuple[int, ...], Kind("Sizes", "1 to 8 whole numbers from 1", _sizes, _WHOLE_NUMBERS)]
+Sizes = Annotated[
+    tuple[int, ...], Kind("Sizes", f"1 to {_MOST_SIZES} whole numbers from 1", _sizes, _WHOLE_NUMBERS)
+]
 Amounts = Annotated[Pads, PADS]
 Scale = Annotated[
     tuple[float, ...], Kind("Scale", "[rows, columns], two numbers above 0, or []", _scale, _SCALE)
@@ -217,25 +220,24 @@ Geometry = Annotated[Window, Kind("Window", "an object with dilation, kernel, st
 Padding = Annotated[
     Convention, Kind("Convention", "an object with average, fill, pads, rounding, rule", _convention, {})
 ]
-Order = Annotated[Literal["CHW", "HWC"], _one_of("Order", "CHW", "HWC")]
-Blocks = Annotated[Literal["DCR", "CRD"], _one_of("Blocks", "DCR", "CRD")]
-Function = Annotated[Literal["mean", "max", "norm"], _one_of("Function", "mean", "max", "norm")]
-Axis = Annotated[Literal["channels", "rows", "columns"], _one_of("Axis", "channels", "rows", "columns")]
-Mode = Annotated[
-    Literal["edge", "reflect", "symmetric", "wrap"], _one_of("Mode", "edge", "reflect", "symmetric", "wrap")
-]
-Side = Annotated[Literal["start", "end", "both", "none"], _one_of("Side", "start", "end", "both", "none")]
-Interpolation = Annotated[
-    Literal["nearest", "linear", "cubic"], _one_of("Interpolation", "nearest", "linear", "cubic")
-]
-Coordinates = Annotated[
-    Literal["half_pixel", "align_corners", "asymmetric"],
-    _one_of("Coordinates", "half_pixel", "align_corners", "asymmetric"),
-]
-Nearest = Annotated[
-    Literal["floor", "ceil", "round_prefer_floor", "round_prefer_ceil"],
-    _one_of("Nearest", "floor", "ceil", "round_prefer_floor", "round_prefer_ceil"),
-]
+_Order = Literal["CHW", "HWC"]
+_Blocks = Literal["DCR", "CRD"]
+_Function = Literal["mean", "max", "norm"]
+_Axis = Literal["channels", "rows", "columns"]
+_Mode = Literal["edge", "reflect", "symmetric", "wrap"]
+_Side = Literal["start", "end", "both", "none"]
+_Interpolation = Literal["nearest", "linear", "cubic"]
+_Coordinates = Literal["half_pixel", "align_corners", "asymmetric"]
+_Nearest = Literal["floor", "ceil", "round_prefer_floor", "round_prefer_ceil"]
+Order = Annotated[_Order, _one_of("Order", _Order)]
+Blocks = Annotated[_Blocks, _one_of("Blocks", _Blocks)]
+Function = Annotated[_Function, _one_of("Function", _Function)]
+Axis = Annotated[_Axis, _one_of("Axis", _Axis)]
+Mode = Annotated[_Mode, _one_of("Mode", _Mode)]
+Side = Annotated[_Side, _one_of("Side", _Side)]
+Interpolation = Annotated[_Interpolation, _one_of("Interpolation", _Interpolation)]
+Coordinates = Annotated[_Coordinates, _one_of("Coordinates", _Coordinates)]
+Nearest = Annotated[_Nearest, _one_of("Nearest", _Nearest)]
 
 
 _ATTRIBUTES: dict[type[Any], Mapping[str, Kind]] = {}

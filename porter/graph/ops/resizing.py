@@ -10,9 +10,7 @@ from typing import Any, ClassVar
 from porter.base.errors import GraphError
 from porter.graph.ops.kinds import Cells, Coordinates, Flag, Interpolation, Nearest, Number, Scale, Side
 from porter.graph.ops.op import LARGER, Op, Shape, expect_map, shape_text
-
-_MOST = 8192
-"""No map has more cells along an axis."""
+from porter.padding.sizes import MAX_SIDE
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ class Resize(Op, name="resize"):
         """Whether cells are counted alike at every size, and places computed without rounding, or not rounded
         to a cell.
         """
-        if not all(_counts_alike(range(_MOST), scale) for scale in self.scale):
+        if not all(_counts_alike(range(MAX_SIDE), scale) for scale in self.scale):
             return False
         if self.mode != "nearest":
             return True

@@ -20,7 +20,7 @@ from porter.filegraph.file_graph import FileGraph, FileNode, Foreign
 from porter.filegraph.names import unused_name
 from porter.graph import INPUT, Graph, Merge, Node, Op, Shape, head_of, ops, shapes, site_of
 from porter.graph.folding import only_readers
-from porter.graph.walks import upstream
+from porter.graph.walks import reads_within, upstream
 from porter.padding import KnownSize, Window
 
 _POINT = Window((1, 1))
@@ -412,4 +412,4 @@ def _read_values(
 def _leading_to(graph: Graph, path: str) -> set[str]:
     """Return the paths of all nodes that lead to a node, and its own."""
     nodes = graph.by_path
-    return upstream([path], lambda name: nodes[name].inputs if name in nodes else ())
+    return upstream([path], reads_within(nodes))
