@@ -16,7 +16,7 @@ from porter.base.errors import UsageError
 from porter.base.options import CARD, INTO
 from porter.base.package import __version__
 from porter.base.plugins import KINDS, plugins
-from porter.cli import check_text, inspect_text, port_text, printing
+from porter.cli import check_text, comparison_text, inspect_text, pads_text, port_text
 from porter.cli.arguments import GivenArguments, WithStock, command, help_without_command
 from porter.cli.recipes import recipe_app
 from porter.cli.terminal import INTERRUPTED, end_with, noted_interrupts, say, show, stems_from_interrupt
@@ -103,7 +103,7 @@ def batch(given: GivenArguments, as_json: bool) -> None:
     made = batch(
         commands.BatchOptions(**given), (sys.executable, "-m", "porter.cli.supervised", commands.CONVERT.name)
     )
-    show(made.record() if as_json else printing.batch(made))
+    show(made.record() if as_json else port_text.batch(made))
     if not made.ok:
         raise typer.Exit(1)
 
@@ -119,7 +119,7 @@ def compare(given: GivenArguments, layers: bool, junit: Path | None, as_json: bo
     found = compare(**given)
     if junit is not None:
         write_junit(junit, found)
-    show(found.record() if as_json else printing.comparison(found, layers))
+    show(found.record() if as_json else comparison_text.comparison(found, layers))
     if not found.ok:
         raise typer.Exit(1)
 
@@ -127,13 +127,14 @@ def compare(given: GivenArguments, layers: bool, junit: Path | None, as_json: bo
 @command(app, commands.PREDICT)
 def predict(given: GivenArguments, as_json: bool) -> None:
     """Predict the classes of photos, and print them."""
+    from porter.cli import evaluation_text
     from porter.evaluation.prediction import predict
 
     predictions = predict(**given)
     if as_json:
         show({"predictions": [prediction.record() for prediction in predictions]})
     else:
-        show(printing.predictions(predictions))
+        show(evaluation_text.predictions(predictions))
 
 
 @command(app, commands.EVALUATE)
@@ -149,7 +150,7 @@ def evaluate(given: GivenArguments, results: Path | None, as_json: bool) -> None
         measured = evaluate_several(**given)
     except KeyboardInterrupt as stopped:  # typer would end without a word
         end_with(stopped)
-    from porter.cli.evaluation import evaluation, evaluations
+    from porter.cli.evaluation_text import evaluation, evaluations
     from porter.evaluation.csv_tables import write_results
     from porter.evaluation.distributed import this_process
 
@@ -185,7 +186,7 @@ def pads(given: GivenArguments, all_sites: bool, as_json: bool) -> None:
     from porter.conversion.pad_table import pads
 
     table = pads(**given)
-    show(table.record() if as_json else printing.pads(table, all_sites))
+    show(table.record() if as_json else pads_text.pads(table, all_sites))
 
 
 @command(app, commands.FETCH)
@@ -207,11 +208,11 @@ def study_padding(given: GivenArguments, source: str | None, as_json: bool) -> N
     """Study the padding of weights, print what was found, and end with the status of Ctrl-C if cases are
     missing.
     """
-    from porter.cli.study import study as printed
+    from porter.cli import study_text
     from porter.evaluation.padding_study.study import study
 
     studied = study(source=source, **given)
-    show(studied.record() if as_json else printed(studied))
+    show(studied.record() if as_json else study_text.study(studied))
     if not studied.complete:
         raise typer.Exit(INTERRUPTED)
 
@@ -226,7 +227,7 @@ def report(given: GivenArguments, open_page: bool, as_json: bool) -> None:
         import webbrowser
 
         webbrowser.open(written.path.resolve().as_uri())
-    show(written.record() if as_json else printing.report(written))
+    show(written.record() if as_json else port_text.report(written))
 
 
 def main() -> NoReturn:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from porter.base.commands import VERIFY
 from porter.base.errors import some
 from porter.base.options import LAYERS
+from porter.cli.printing import table
 
 if TYPE_CHECKING:
     from porter.verification.results import Parity
     from porter.verification.verdict import Verdict
-from porter.cli.printing import table
 
 
 def parity_line(parity: Parity) -> str:

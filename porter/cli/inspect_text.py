@@ -6,11 +6,11 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from porter.base.errors import LISTED
+from porter.cli.printing import classes_words, table, tells
 from porter.padding.sizes import size_text
 
 if TYPE_CHECKING:
     from porter.source.inspection import Inspection
-from porter.cli.printing import classes_words, table, tells
 
 
 def _of_bytes(bytes: int) -> str:

@@ -1,4 +1,4 @@
-"""The output of `porter convert` for people."""
+"""The output of `porter convert`, `porter batch` and `porter report` for people."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from porter.base.errors import LISTED, some
+from porter.cli.check_text import check_lines
+from porter.cli.printing import classes_words, first_lines, tells, tensors_words
 from porter.comparison.transfer import RECORD, SOURCE_FILE
 from porter.padding.sizes import size_text
 
 if TYPE_CHECKING:
     from porter.api.port import Ported
     from porter.base.left_out import LeftOut
+    from porter.batch.batch import BatchOutcome
     from porter.comparison.transfer.fill import Filling
     from porter.conversion.convert import Conversion
     from porter.graph.pads import PadDecision
     from porter.port import Record
-from porter.cli.check_text import check_lines
-from porter.cli.printing import classes_words, first_lines, tells, tensors_words
+    from porter.reporting.write_page import Report
 
 
 def conversion(made: Conversion | Ported) -> list[str]:
@@ -94,6 +96,8 @@ def _size(record: Record) -> str:
     return first_input + further_text(graph)
 
 
+_REASONS = 20
+"""So many ports that do not stand are named."""
 _PADDED = {
     "pad layer": ("needs a pad layer", "need a pad layer"),
     "dynamic pad layer": (
@@ -144,3 +148,25 @@ def filling(made: Filling) -> list[str]:
         *(f"  note     {note}" for note in found.notes),
         *(f"  warning  {warning}" for warning in made.opened.warnings),
     ]
+
+
+def batch(made: BatchOutcome) -> list[str]:
+    """Return the lines on what became of a list of ports: how many there are of each state, and why some do
+    not stand.
+    """
+    counts = ", ".join(f"{count} {state}" for state, count in made.counts.items() if count)
+    skipped = f"; {made.skipped} of them had ended before" if made.skipped else ""
+    reasons = [
+        f"{result.state}  {result.name}: {result.message}"
+        for result in made.results
+        if result.message is not None
+    ]
+    return [f"{counts}{skipped}", *first_lines("  ", reasons, _REASONS, ""), f"table: {made.table}"]
+
+
+def report(written: Report) -> list[str]:
+    """Return the lines of `porter report`: where the page is, and which sections it lacks, with the commands
+    that make them.
+    """
+    missing = [f"  not in it  {section}: {command}" for section, command in written.missing.items()]
+    return [str(written.path), *missing]

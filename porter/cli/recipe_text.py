@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from porter.cli.check_text import check_lines
+from porter.cli.printing import of_subject, table, tensors_words
 from porter.frameworks import DESTINATION_NAMES
 
 if TYPE_CHECKING:
@@ -14,8 +16,6 @@ if TYPE_CHECKING:
     from porter.authoring.drafting import NewRecipe
     from porter.authoring.trial import WeightsTrial
     from porter.recipe.declared import Declared
-from porter.cli.check_text import check_lines
-from porter.cli.printing import of_subject, table, tensors_words
 
 
 def new_recipe(drafted: NewRecipe) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 import porter
 from porter.base.errors import DownloadError
 from porter.base.ways_to_run import FP32
-from porter.cli.study import study as printed
+from porter.cli.study_text import study as printed
 from porter.data.classes import Classes
 from porter.data.layouts.opening import open_photos
 from porter.data.pipeline.batching import Feed

@@ -12,7 +12,7 @@ import pytest
 
 import porter
 from porter.base.errors import UsageError
-from porter.cli import port_text, printing
+from porter.cli import pads_text, port_text
 from porter.conversion.pad_table import pads
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks import get_destination
@@ -241,7 +241,7 @@ def test_pads_shows_both_where_they_differ(recipes: Path) -> None:
         "realised",
         "why",
     }
-    lines = printing.pads(table, False)
+    lines = pads_text.pads(table, False)
     assert [line.split()[:3] for line in lines if "as trained" in line] == [["as", "trained", "same"]]
     assert not any(site.trained for site in pads(VARIANT, "keras", "tf", None, recipes).sites)
 

@@ -14,7 +14,7 @@ import pytest
 import porter
 from porter.base.errors import MappingError, UsageError
 from porter.cli.app import main
-from porter.cli.study import study as printed
+from porter.cli.study_text import study as printed
 from porter.evaluation.padding_study.study_results import Study
 from tests.support.evaluation.padding_study.studies import (
     ASYMMETRIC,

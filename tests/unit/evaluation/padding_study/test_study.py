@@ -13,7 +13,7 @@ import pytest
 import porter
 from porter.base.errors import FileError, PorterError, UsageError
 from porter.cli.app import main
-from porter.cli.study import study as printed
+from porter.cli.study_text import study as printed
 from porter.data.photo_decoding import open_image
 from porter.evaluation.padding_study import runs, study
 from porter.evaluation.padding_study.study_results import Study

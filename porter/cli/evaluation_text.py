@@ -1,10 +1,11 @@
-"""The output of `porter eval` for people."""
+"""The output of `porter eval` and `porter predict` for people."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from porter.cli.printing import first_lines, table
+from porter.evaluation.prediction import Prediction
 from porter.evaluation.results import Accuracy, Agreement, Evaluation, OfPort
 
 _COLUMNS = ("top-1", "top-5", "loss", "top-1 at 95 %")
@@ -155,3 +156,22 @@ def _agreement(beside: Agreement) -> list[str]:
         for photo in beside.differing
     ]
     return lines + first_lines("differs    ", differing)
+
+
+def predictions(results: Sequence[Prediction]) -> list[str]:
+    """Return the lines of `porter predict`: for each photo the likeliest classes, or the one number that the
+    port gives.
+    """
+    lines = []
+    for prediction in results:
+        lines.append(f"{prediction.image}, fed {prediction.fed}")
+        if len(prediction.top5) == 1:
+            (only,) = prediction.top5
+            sigmoid = "" if only.probability is None else f", sigmoid {only.probability:.4f}"
+            lines.append(f"  output {only.logit:.4f}{sigmoid}")
+            continue
+        lines += [
+            f"  {guess.probability:7.2%}  logit {guess.logit:8.4f}  {guess.name or f'class {guess.index}'}"
+            for guess in prediction.top5
+        ]
+    return lines

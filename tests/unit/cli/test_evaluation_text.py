@@ -14,7 +14,7 @@ import pytest
 from porter.base.errors import UsageError
 from porter.base.ways_to_run import Run
 from porter.cli.app import main
-from porter.cli.evaluation import evaluation, evaluations
+from porter.cli.evaluation_text import evaluation, evaluations
 from porter.data.photos import Failure
 from porter.evaluation.results import Accuracy, Agreement, Differing, Evaluation, OfPort
 from porter.evaluation.speed import Tried
