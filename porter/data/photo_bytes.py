@@ -5,9 +5,9 @@ from __future__ import annotations
 import stat
 
 from porter.base.errors import FileError
-from porter.data.parquet import read_cell
+from porter.data.parquet_file import read_cell
 from porter.data.photos import Bytes, Cell, PhotoPlace, Sealed
-from porter.data.tfrecord import expect_whole
+from porter.data.tfrecord_file import expect_whole
 
 MAX_BYTES = 256 << 20
 """The most bytes of one photo; ImageNet's largest has 15 million."""

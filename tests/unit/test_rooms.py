@@ -242,7 +242,7 @@ SHARED_MODULES = {
     "the same part of a file that is read and of one that is written": "archive build config construction",
     "what has this name, in a file and in a port": "model",
     "the fields that a file may have": "schema",
-    "the layout of a data set, and what it consists of": "folders parquet tfrecord",
+    "the layout of a data set, and what it consists of": "folders",
     "what a recipe's user sees of it, and what its reader has": "steps template",
     "the same thing in the room that makes it and in one that uses it": """
         heads kinds left_out origin reading refusals results sizes study tensorflow

@@ -1,5 +1,5 @@
-"""Tables of photos as Hugging Face's datasets library has them: Parquet shards (porter.data.parquet), and the
-Arrow files of `save_to_disk` (porter.data.arrow).
+"""Tables of photos as Hugging Face's datasets library has them: Parquet shards (porter.data.parquet_file), and
+the Arrow files of `save_to_disk` (porter.data.arrow).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 from porter.base.errors import escaped
 from porter.data import arrow
 from porter.data.classes import Classes, StatedClasses, stated_classes
-from porter.data.parquet import read_table
+from porter.data.parquet_file import read_table
 from porter.data.photos import Cell, FoundPhotos, PhotoCandidate, PhotoPlace
 
 

@@ -23,14 +23,14 @@ from porter.data.layouts.parquet import read_parquet_photos, read_saved_photos
 from porter.data.layouts.splits import expect_no_split, files_of_split
 from porter.data.layouts.tars import is_tar, is_webdataset, list_members, read_webdataset, unpacker
 from porter.data.layouts.tfrecord import read_tfrecord_photos
-from porter.data.parquet import is_parquet
+from porter.data.parquet_file import is_parquet
 from porter.data.photos import (
     Failure,
     FoundPhotos,
     is_photo,
     validation_number,
 )
-from porter.data.tfrecord import is_tfrecord
+from porter.data.tfrecord_file import is_tfrecord
 
 LAYOUTS_HINT = f"{page('data.md')} lists the layouts that are read"
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from porter.base.errors import FileError, escaped
 from porter.data.classes import Classes, StatedClasses, labels_of_names, stated_classes
 from porter.data.photos import FoundPhotos, PhotoCandidate, Sealed
-from porter.data.tfrecord import Example, TfRecord, iterate_records, read_example
+from porter.data.tfrecord_file import Example, Span, iterate_records, read_example
 
 _PHOTO_FEATURES = ("image/encoded", "image")
 _LABEL_FEATURES = ("image/class/label", "label")
@@ -33,7 +33,7 @@ class _RecordRow(NamedTuple):
 
     shard: Path
     number: int
-    record: TfRecord
+    record: Span
     example: Example | str
 
 

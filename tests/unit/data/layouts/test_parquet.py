@@ -7,13 +7,13 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-import porter.data.parquet
+import porter.data.parquet_file
 from porter.base.errors import FileError, NotInstalled
 from porter.base.package import install
 from porter.data.classes import Classes
 from porter.data.labels import Labels
 from porter.data.layouts.opening import open_photos
-from porter.data.parquet import read_table
+from porter.data.parquet_file import read_table
 from porter.data.parquet_footer import read_row_groups, unpacked_bytes
 from porter.data.photo_bytes import read_bytes
 from porter.data.photos import Cell, Failure
@@ -188,7 +188,7 @@ def test_long_texts_are_refused(column: str, tmp_path: Path) -> None:
 def test_much_text_is_refused_before_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table(tmp_path / "x.parquet", [(f"{number}.jpg", 1) for number in range(1000)])
     opened(tmp_path)
-    monkeypatch.setattr(porter.data.parquet, "_MAX_TEXT", 1000)
+    monkeypatch.setattr(porter.data.parquet_file, "_MAX_TEXT", 1000)
     monkeypatch.setattr(parquet.ParquetFile, "read_row_group", None)
     with pytest.raises(FileError, match="bytes of labels and file names, and porter reads at most 1,000"):
         opened(tmp_path)
@@ -254,7 +254,7 @@ def test_texts_that_are_none_and_columns_of_one_name_are_file_errors(tmp_path: P
 
 def test_row_groups_without_end_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = opened(table(tmp_path / "x.parquet", [(None, 1)]))
-    monkeypatch.setattr(porter.data.parquet, "_MAX_ROW_GROUP", 10)
+    monkeypatch.setattr(porter.data.parquet_file, "_MAX_ROW_GROUP", 10)
     with pytest.raises(FileError, match="row group 0 has more than 10 bytes"):
         read_bytes(found.photos[0].place)
 
@@ -295,9 +295,9 @@ def test_more_rows_than_a_data_set_has_are_refused_unread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = table(tmp_path / "x.parquet", [(None, 1)] * 6)
-    monkeypatch.setattr(porter.data.parquet, "_MAX_ROWS", 6)
+    monkeypatch.setattr(porter.data.parquet_file, "_MAX_ROWS", 6)
     assert len(opened(path).photos) == 6
-    monkeypatch.setattr(porter.data.parquet, "_MAX_ROWS", 5)
+    monkeypatch.setattr(porter.data.parquet_file, "_MAX_ROWS", 5)
     with pytest.raises(FileError, match="6 rows, and porter reads at most 5"):
         opened(path)
 
@@ -334,9 +334,9 @@ def test_what_a_file_says_of_its_pages_is_not_believed(
         said = said.replace(number, b"\x94\x80\x00")  # 10, in as many bytes
     path.write_bytes(data[:end] + said)
     assert parquet.ParquetFile(path).metadata.row_group(0).total_byte_size == 10
-    monkeypatch.setattr(porter.data.parquet, "_SMALL_ROW_GROUP", 300_000)
-    monkeypatch.setattr(porter.data.parquet, "_EXPANSION", 1)
-    monkeypatch.setattr(porter.data.parquet, "_MAX_TEXT", 300_000)
+    monkeypatch.setattr(porter.data.parquet_file, "_SMALL_ROW_GROUP", 300_000)
+    monkeypatch.setattr(porter.data.parquet_file, "_EXPANSION", 1)
+    monkeypatch.setattr(porter.data.parquet_file, "_MAX_TEXT", 300_000)
     message = {"image": "row group 0 has more than 300,000", "label": "bytes of labels and file names"}[
         packed
     ]

@@ -34,8 +34,8 @@ _FIXED_BYTES = {1: 8, 5: 4}
 FeatureValue = bytes | int
 
 
-class TfRecord(NamedTuple):
-    """A record's payload: bytes `start` to `end` of the file."""
+class Span(NamedTuple):
+    """Bytes `start` to `end` of the file, such as a record's payload."""
 
     start: int
     end: int
@@ -50,7 +50,7 @@ class Example(NamedTuple):
     """
 
     values: dict[str, FeatureValue]
-    photo: TfRecord | None
+    photo: Span | None
 
 
 class _BrokenMessage(Exception):
@@ -67,7 +67,7 @@ def is_tfrecord(path: Path) -> bool:
     return masked_crc32c(header[:8]) == checksum
 
 
-def iterate_records(file: io.BufferedReader, path: Path) -> Iterator[TfRecord]:
+def iterate_records(file: io.BufferedReader, path: Path) -> Iterator[Span]:
     """Yield the records of a file, in their order. Their lengths are checked, not their payloads.
 
     Raises:
@@ -100,7 +100,7 @@ def iterate_records(file: io.BufferedReader, path: Path) -> Iterator[TfRecord]:
                 next=advice,
             )
         start += _HEADER.size
-        yield TfRecord(start, start + length)
+        yield Span(start, start + length)
         start += length + _CHECKSUM.size
     raise FileError(
         f"more than {_MAX_RECORDS:,} records in one file", where=path, next="split it into shards"
@@ -118,7 +118,7 @@ def expect_whole(payload: bytes, stored: bytes, path: Path) -> None:
 
 
 def read_example(
-    file: BinaryIO, record: TfRecord, photos: Collection[str], wanted: Collection[str]
+    file: BinaryIO, record: Span, photos: Collection[str], wanted: Collection[str]
 ) -> Example | str:
     """Return the features of a record that are asked for; if it is no tf.train.Example, return why in words.
 
@@ -144,54 +144,54 @@ def read_example(
     return Example(values, photo)
 
 
-def _feature_entries(file: BinaryIO, record: TfRecord) -> Iterator[TfRecord]:
+def _feature_entries(file: BinaryIO, record: Span) -> Iterator[Span]:
     """Yield the entries of the map Example.features.feature, each a message of a key and its feature. Both
     levels of the nested messages have one field only; fields of other numbers are skipped.
     """
     for number, features in _fields(file, record):
-        if number == _ONLY_FIELD and isinstance(features, TfRecord):
+        if number == _ONLY_FIELD and isinstance(features, Span):
             yield from (
                 entry
                 for inner_number, entry in _fields(file, features)
-                if inner_number == _ONLY_FIELD and isinstance(entry, TfRecord)
+                if inner_number == _ONLY_FIELD and isinstance(entry, Span)
             )
 
 
-def _read_entry(file: BinaryIO, entry: TfRecord) -> tuple[str, TfRecord | None]:
+def _read_entry(file: BinaryIO, entry: Span) -> tuple[str, Span | None]:
     """Return the name and the feature of an entry of tf.train.Features; None for an entry without a
     feature.
     """
     name, feature = "", None
     for number, value in _fields(file, entry):
-        if number == _KEY and isinstance(value, TfRecord):
+        if number == _KEY and isinstance(value, Span):
             name = _read_text(file, value).decode("utf-8", "replace")
-        elif number == _VALUE and isinstance(value, TfRecord):
+        elif number == _VALUE and isinstance(value, Span):
             feature = value
     return name, feature
 
 
-def _first_bytes(file: BinaryIO, feature: TfRecord) -> TfRecord | None:
+def _first_bytes(file: BinaryIO, feature: Span) -> Span | None:
     """Return where the first bytes of a feature are in the file, such as an encoded photo; None if it has
     none.
     """
     for kind, values in _fields(file, feature):
-        if kind == _BYTES_LIST and isinstance(values, TfRecord):
+        if kind == _BYTES_LIST and isinstance(values, Span):
             for number, value in _fields(file, values):
-                if number == _ONLY_FIELD and isinstance(value, TfRecord):
+                if number == _ONLY_FIELD and isinstance(value, Span):
                     return value
             return None
     return None
 
 
-def _first_value(file: BinaryIO, feature: TfRecord) -> FeatureValue | None:
+def _first_value(file: BinaryIO, feature: Span) -> FeatureValue | None:
     """Return the first text or number of a feature (a message with a list of bytes, of numbers or of floats);
     None if it has neither.
     """
     for kind, values in _fields(file, feature):
-        if not isinstance(values, TfRecord):
+        if not isinstance(values, Span):
             continue
         first = next((value for number, value in _fields(file, values) if number == _ONLY_FIELD), None)
-        if kind == _BYTES_LIST and isinstance(first, TfRecord):
+        if kind == _BYTES_LIST and isinstance(first, Span):
             return _read_text(file, first)
         if kind == _INT64_LIST and first is not None:
             # A list of numbers is stored as a field each, or packed into one field of bytes.
@@ -200,7 +200,7 @@ def _first_value(file: BinaryIO, feature: TfRecord) -> FeatureValue | None:
     return None
 
 
-def _read_text(file: BinaryIO, record: TfRecord) -> bytes:
+def _read_text(file: BinaryIO, record: Span) -> bytes:
     """Return the bytes of a short text, such as a label or the name of a feature.
 
     Raises:
@@ -212,7 +212,7 @@ def _read_text(file: BinaryIO, record: TfRecord) -> bytes:
     return file.read(record.end - record.start)
 
 
-def _fields(file: BinaryIO, message: TfRecord) -> Iterator[tuple[int, int | TfRecord]]:
+def _fields(file: BinaryIO, message: Span) -> Iterator[tuple[int, int | Span]]:
     """Yield the fields of a message: the number of each, and its value, which is a number, or the place of
     the bytes of a text or an inner message. Fields of a fixed size are skipped.
 
@@ -234,7 +234,7 @@ def _fields(file: BinaryIO, message: TfRecord) -> Iterator[tuple[int, int | TfRe
         if not 0 <= length <= end - at:
             raise _BrokenMessage(f"byte {at:,} begins a field that does not end within it")
         if wire_type == _DELIMITED:
-            yield number, TfRecord(at, at + length)
+            yield number, Span(at, at + length)
         at += length
 
 
