@@ -188,9 +188,18 @@ def label_in_list(text: str, classes: Classes) -> int | None:
         label = None if classes.labels is None else _row_of(text, classes.labels)
     if label is not None:
         return label
-    number = text.replace(",", " ").split()[0]
-    is_number = number.isascii() and number.isdigit() and len(number) <= 9
-    return int(number) if is_number and int(number) < classes.count else None
+    number = number_in(text.replace(",", " ").split()[0])
+    return number if number is not None and number < classes.count else None
+
+
+def number_in(text: str, digits: int = 9) -> int | None:
+    """Return the number that a text is, of so many digits at most; None if it is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= digits else None
+
+
+def no_class_of_port(stated: str, what: str = "label") -> str:
+    """Return in words that what a data set states of a photo, such as its label, is no class of the port."""
+    return f"its {what} '{escaped(stated[:40])}' is no class of the port"
 
 
 def with_imagenet_recognised(labels: Labels) -> Labels:

@@ -165,8 +165,6 @@ def _target_size(height: int, width: int, protocol: Preprocess) -> tuple[int, in
         return size, size
     short, long = sorted((height, width))
     if protocol.resampling.sides_in_float32:
-        import numpy as np
-
         longer = int(np.rint(np.float32(long) * (np.float32(size) / np.float32(short))))
     else:
         longer = int(size * long / short)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from porter.base.errors import FileError
 from porter.base.options import LABELS, REAL_LABELS
-from porter.data.classes import wnid_label
+from porter.data.classes import number_in, wnid_label
 from porter.data.labels import imagenet_classes
 from porter.data.photos import VALIDATION_IMAGES, Failure, FoundPhotos, validation_number
 from porter.files.archives import unpack
@@ -192,9 +192,8 @@ def _parse_line(line: str, number: int) -> tuple[int | None, int | None]:
     if not label:
         return (number if number <= VALIDATION_IMAGES else None), wnid_label(name)
     label = label.split()[0]
-    if label.isascii() and label.isdigit() and len(label) <= 3:
-        return validation_number(name), int(label)
-    return validation_number(name), wnid_label(label)
+    number_of_class = number_in(label, digits=3)
+    return validation_number(name), wnid_label(label) if number_of_class is None else number_of_class
 
 
 def _read_real(path: Path) -> tuple[tuple[int, ...], ...]:

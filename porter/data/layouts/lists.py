@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from porter.base.errors import FileError, UsageError, escaped
-from porter.data.classes import Classes, label_in_list
+from porter.data.classes import Classes, label_in_list, no_class_of_port
 from porter.data.photos import PHOTO_SUFFIXES, Failure, FoundPhotos, PhotoCandidate
 
 _LINE = re.compile(
@@ -82,7 +82,7 @@ def with_labels_of_list(found: FoundPhotos, path: Path, classes: Classes) -> Fou
         if candidate.place is None:
             why = candidate.why
         elif label is None:
-            why = f"its class '{escaped(line_of_photo[candidate.key].label[:40])}' is no class of the port"
+            why = no_class_of_port(line_of_photo[candidate.key].label, "class")
         else:
             why = ""
         return candidate._replace(labels=() if label is None else (label,), why=why)

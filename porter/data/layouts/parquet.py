@@ -1,5 +1,5 @@
-"""Tables of photos as Hugging Face's datasets library has them: Parquet shards (porter.data.parquet_file), and
-the Arrow files of `save_to_disk` (porter.data.arrow).
+"""Tables of photos as Hugging Face's datasets library has them: Parquet shards, read by
+porter.data.parquet_file, and the Arrow files of `save_to_disk`, read by porter.data.arrow.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from porter.base.errors import escaped
 from porter.data import arrow
-from porter.data.classes import Classes, StatedClasses, stated_classes
+from porter.data.classes import Classes, StatedClasses, no_class_of_port, stated_classes
 from porter.data.parquet_file import read_table
 from porter.data.photos import Cell, FoundPhotos, PhotoCandidate, PhotoPlace
 
@@ -68,7 +68,7 @@ def _candidate(
     elif label is None:
         why = "it has no label"
     else:
-        why = f"its label '{escaped(str(label)[:40])}' is no class of the port"
+        why = no_class_of_port(str(label))
     row = known.row_of(label)
     return PhotoCandidate(
         f"{escaped(file.name)}#{number}", path or "", place, () if row is None else (row,), why

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, BinaryIO, NamedTuple, cast
 
 from porter.base.errors import FileError, escaped
-from porter.data.classes import Classes, StatedClasses, stated_classes
+from porter.data.classes import Classes, StatedClasses, number_in, stated_classes
 from porter.data.photos import Bytes, FoundPhotos, PhotoCandidate, is_photo
 
 _UNPACKERS = {
@@ -245,8 +245,8 @@ def _read_label(file: BinaryIO, beside: dict[str, TarMember], known: StatedClass
         value = text.strip() if suffix == "cls" else _label_in_json(text)
         if value is None:
             continue
-        is_number = value.isascii() and value.isdigit() and len(value) <= 9
-        label = known.row_of(int(value) if is_number else value)
+        number = number_in(value)
+        label = known.row_of(value if number is None else number)
         labels = () if label is None else (label,)
         return labels, f"its .{suffix} says '{escaped(value[:40])}', which is no class of the port"
     return (), f"its .json has no field {' or '.join(_LABEL_FIELDS)}"

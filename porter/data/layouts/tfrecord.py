@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from porter.base.errors import FileError, escaped
-from porter.data.classes import Classes, StatedClasses, labels_of_names, stated_classes
+from porter.data.classes import Classes, StatedClasses, labels_of_names, no_class_of_port, stated_classes
 from porter.data.photos import FoundPhotos, PhotoCandidate, Sealed
 from porter.data.tfrecord_file import Example, Span, iterate_records, read_example
 
@@ -84,7 +84,7 @@ def _candidate(row: _RecordRow, known: StatedClasses) -> PhotoCandidate:
         why = "it has no label"
     else:
         label_text = stated.decode("utf-8", "replace") if isinstance(stated, bytes) else str(stated)
-        why = f"its label '{escaped(label_text[:40])}' is no class of the port"
+        why = no_class_of_port(label_text)
     return PhotoCandidate(name, key, place, () if label is None else (label,), why)
 
 
