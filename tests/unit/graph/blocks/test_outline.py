@@ -13,7 +13,7 @@ LENGTH = 2000
 
 def test_each_node_of_a_chain_is_looked_at_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    monkeypatch.setattr(module, "_kind", lambda node: seen.append(node.path) or "relu")
+    monkeypatch.setattr(module, "kind_of", lambda node: seen.append(node.path) or "relu")
     names = [INPUT, *(f"relu{number}" for number in range(LENGTH))]
     graph = Graph(tuple(Node(name, Relu(), (before,)) for before, name in pairwise(names)), 3, names[-1])
     assert len(list(outline(graph, {}).nodes())) == LENGTH and len(seen) < 4 * LENGTH
