@@ -83,7 +83,7 @@ def evaluate(asked: EvaluateOptions) -> Evaluation:
             one.
         precision: `fp32` (an NVIDIA GPU's TF32 is off), `tf32`, `bf16` or `fp16` (torch's autocast: batch
             norms stay in float32).
-        compiled, channels_last: of torch ports (porter.base.dtypes.Run).
+        compiled, channels_last: of torch ports (porter.base.ways_to_run.Run).
         fast: takes the fastest way of running the port on this device (porter.evaluation.speed), and runs it
             in fp32 beside it.
         device: `cpu` or `cuda`.

@@ -248,8 +248,8 @@ class Record(Facts, RecordHead):
             (porter.evaluation.results.Evaluation.summary); None if none was.
         evaluations: a line for each accuracy measured, the last MOST_LINES
             (porter.evaluation.results.Evaluation.line).
-        study: the last padding study of these weights (porter.evaluation.results.Study.record); None if none
-            was.
+        study: the last padding study of these weights
+            (porter.evaluation.padding_study.study_results.Study.record); None if none was.
         input_layouts: of each input, where there are several.
         output_layouts: of each output; none in ports of older porters.
     """

@@ -42,8 +42,6 @@ _LEAST_CUT, _NUMBERS_CUT = 2, 256
 """The least images at cut points, and numbers of these: see porter.verification.cut_points."""
 _MANY_IMAGES = 12
 """Images of a size where most layers cannot be compared one by one, or the outputs of fewer tell nothing."""
-_MANY_IMAGES = 12
-"""Images of a size where most layers cannot be compared one by one, or the outputs of fewer tell nothing."""
 _KEPT = 1 << 23
 """So many numbers the values have at most that are kept from the search for bounds until they are
 compared.

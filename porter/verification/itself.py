@@ -18,12 +18,9 @@ from porter.frameworks.in_memory import Saved
 from porter.graph.ops import shape_text
 from porter.padding import ANY
 from porter.verification.numbers import distance, moved, norms
-from porter.verification.parity import FLOAT32_LIMIT, OWN_ROUNDING, ROUNDING_DRAWS
+from porter.verification.parity import FLOAT32_LIMIT, OTHER_FUNCTION, OWN_ROUNDING, ROUNDING_DRAWS
 from porter.verification.user_code import running_model
 from porter.verification.witnesses import Testimony
-
-_MOST = 0.1
-"""No rounding moves an output by more."""
 
 
 def compare_with_saved_graph(saved: Saved, checkpoint: Checkpoint, batch: Array) -> Testimony:
@@ -60,7 +57,7 @@ def compare_with_saved_graph(saved: Saved, checkpoint: Checkpoint, batch: Array)
         rel_l2 = norms(wanted, got).rel_l2
         if rel_l2 > FLOAT32_LIMIT:
             # The network's own rounding may explain more. Measuring it takes several runs.
-            limit = min(_MOST, OWN_ROUNDING * read.rounding(number))
+            limit = min(OTHER_FUNCTION, OWN_ROUNDING * read.rounding(number))
             if rel_l2 > limit:
                 raise Contradiction(
                     f"{where} is {rel_l2:.1e} from that of {saved.graph} as porter reads it "

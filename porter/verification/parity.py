@@ -39,7 +39,7 @@ _NO_ROUNDING = 10.0
 whatever float64 says: the destination's float32 code computes something else. Right EfficientNets reach 3
 times their limit.
 """
-_OTHER_FUNCTION = 0.1
+OTHER_FUNCTION = 0.1
 """A source whose values in float32 are this far from its own in float64 computes something else in one of the
 two, as when one of two implementations reads a number wrongly: that is no rounding.
 """
@@ -93,7 +93,7 @@ def _rounds_only(parity: Parity) -> bool:
     more, no value is much further away than its limit, and the source is near its own values in float64.
     """
     near = all(
-        node.rounding < _OTHER_FUNCTION
+        node.rounding < OTHER_FUNCTION
         and node.rel_l2 <= _NO_ROUNDING * max(node.limit, OWN_ROUNDING * node.rounding)
         for node in parity.nodes
     )

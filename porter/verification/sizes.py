@@ -29,11 +29,9 @@ from porter.graph import (
 from porter.graph.memory_bounds import count_numbers
 from porter.graph.ops import Rearrange, SpaceToDepth
 from porter.graph.plan import Plan
-from porter.padding import ANY
+from porter.padding import ANY, KnownSize
 from porter.verification.memory import expect_memory
 from porter.verification.references import SourceValues
-
-Pair = tuple[int, int]
 
 LEAST_SIDE = 32
 """No image is smaller, unless the native size is: on a few pixels, a mistake in what has no window would not
@@ -66,16 +64,16 @@ _MOST_PARTS = 16
 class Sizes:
     """Rows and columns to compare at: in float64, node by node, and in every other type."""
 
-    exact: tuple[Pair, ...]
-    rounded: tuple[Pair, ...]
+    exact: tuple[KnownSize, ...]
+    rounded: tuple[KnownSize, ...]
 
-    def of(self, dtype: Dtype) -> tuple[Pair, ...]:
+    def of(self, dtype: Dtype) -> tuple[KnownSize, ...]:
         """Return the sizes for one number type."""
         return self.exact if dtype == "float64" else self.rounded
 
 
 def check_sizes(
-    plan: Plan, native: Pair, source: SourceValues, built: Pair | None, dtypes: Sequence[Dtype]
+    plan: Plan, native: KnownSize, source: SourceValues, built: KnownSize | None, dtypes: Sequence[Dtype]
 ) -> Sizes | None:
     """Return the sizes to compare a port at; None if the source can run none of them.
 
@@ -109,7 +107,7 @@ def check_sizes(
     return Sizes(exact, (native,) if "float64" in dtypes else tuple(dict.fromkeys((native, *exact))))
 
 
-def _expect_every_size(graph: Graph, native: Pair, source: SourceValues) -> None:
+def _expect_every_size(graph: Graph, native: KnownSize, source: SourceValues) -> None:
     """Expect that the graph takes each size beyond the native one that the source takes: the first side that
     it refuses is tried on the source.
 
@@ -142,12 +140,12 @@ def _refused_side(graph: Graph, axis: int, native: int) -> int | None:
     )
 
 
-def _is_light(graph: Graph, size: Pair) -> bool:
+def _is_light(graph: Graph, size: KnownSize) -> bool:
     """Return whether the values of one image of a size have few numbers together."""
     return sum(map(count_numbers, shapes(graph, size).values())) <= _MOST_BEYOND
 
 
-def _runs(source: SourceValues, graph: Graph, size: Pair) -> bool:
+def _runs(source: SourceValues, graph: Graph, size: KnownSize) -> bool:
     """Try the source at a size, and return whether it runs."""
     try:
         source.run(np.zeros((1, graph.channels, *size)), "float32", graph.outputs)
@@ -156,7 +154,9 @@ def _runs(source: SourceValues, graph: Graph, size: Pair) -> bool:
     return True
 
 
-def small_sizes(graph: Graph, native: Pair, largest: Pair = (LARGEST_SIDE, LARGEST_SIDE)) -> tuple[Pair, ...]:
+def small_sizes(
+    graph: Graph, native: KnownSize, largest: KnownSize = (LARGEST_SIDE, LARGEST_SIDE)
+) -> tuple[KnownSize, ...]:
     """Return the smallest sizes that show each wrong pad that the native size shows, and those that other
     maps under each stride show.
 
@@ -202,7 +202,7 @@ def small_sizes(graph: Graph, native: Pair, largest: Pair = (LARGEST_SIDE, LARGE
     return tuple(filter(partial(takes_size, graph), oblong)) or small
 
 
-def least_general_size(graph: Graph, sizes: Sequence[Pair]) -> Pair | None:
+def least_general_size(graph: Graph, sizes: Sequence[KnownSize]) -> KnownSize | None:
     """Return the rows and columns from which on each node has the pads that it has at some of these input
     sizes (porter.padding); None if these do not show that.
 
@@ -256,7 +256,7 @@ def _repeats_cells(op: Resize) -> bool:
     return bool(op.scale) and all(float(scale).is_integer() for scale in op.scale)
 
 
-def takes_size(graph: Graph, size: Pair) -> bool:
+def takes_size(graph: Graph, size: KnownSize) -> bool:
     """Return whether a graph takes rows and columns together. That it takes each of them alone is not enough
     where axes are mixed: the cells of one row may be added to as many channels.
     """

@@ -245,8 +245,7 @@ TWINS_OF_TIMM = ("resnetaa50", "resnetblur18", "resnetblur50")
 
 UNLIKE_TIMM: Mapping[str, str] = {
     f"resnet{layers}v2": f"its resnetv2_{layers} has strides in the first unit of a stage, and slim's and "
-    "Keras's in "
-    "the last one"
+    "Keras's in the last one"
     for layers in (50, 101, 152)
 }
 """The reason, by variant, why timm's model of a similar name is not it (timm/models/resnetv2.py)."""

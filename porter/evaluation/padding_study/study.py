@@ -56,8 +56,7 @@ def study(asked: StudyOptions) -> Study:
 
     Args:
         variant, source, weights, mapped, options, origin, recipes: see `convert`. With `between`, `source`
-        may be None: the weights
-            then have the names of the first of these zoos that they fit.
+            may be None: the weights then have the names of the first of these zoos that they fit.
         between: two zoos, as `ZOO,ZOO` or a pair, whose networks take the same tensors and compute something
             else: the study names the one that the weights were trained as (docs/twins.md), each fed as its
             zoo prepares photos and as the other does.
