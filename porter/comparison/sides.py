@@ -23,8 +23,8 @@ from porter.source.open import open_source
 from porter.source.opened import Opened
 from porter.source.place import InMemory, Place, PortFolder, find
 from porter.source.wishes import Wishes
+from porter.verification.user_code import model_of_code, parse_code
 
-CODE = re.compile(r"(?P<file>.+\.py):(?P<name>[^:/\\]+)", re.DOTALL)
 _TORCH_EXPORT = "torch-export"
 """The format of modules of torch, exported or in memory."""
 _LISTED = re.compile(r"(^|/)layer_(\d+)(?=/|$)")
@@ -134,11 +134,9 @@ def side_of(model: str | PathLike[str] | Model, example: Example, where: str) ->
     if not isinstance(subject, str | PathLike):
         return Side(type(subject).__name__, InMemory(subject, example))
     text = fspath(subject)
-    code = CODE.fullmatch(text)
+    code = parse_code(text)
     if code is not None:
-        from porter.verification.user_code import model_of_code
-
-        return Side(text, InMemory(model_of_code(Path(code["file"]), code["name"]), example))
+        return Side(text, InMemory(model_of_code(*code), example))
     path = Path(text)
     if repository_of(path) is None and not is_there(path):
         next_step = hint(path.name, [sibling.name for sibling in path.parent.glob("*")])

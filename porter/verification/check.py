@@ -144,24 +144,30 @@ class Check:
         """
         port = PortRun(self.port, self.device, self.tensors, ending)
         cuts = self._compare_at_cut_points(source, sizes, port)
-        attempt = self
-        while True:
+        attempt: Check | None = self
+        while attempt is not None:
             parities, batches = attempt._compare(source, sizes, port, cuts)
-            # Only outside of float64: an output that is not finite there is no matter of the images.
-            is_infinite = NOT_FINITE in (parities[-1].silent or "")
-            grows = is_infinite and not any(parity.infinite for parity in parities)
-            chaotic = _is_chaotic(parities, source, batches)
-            if attempt.rough != SMOOTH and (grows or chaotic):
-                attempt = replace(attempt, rough=ROUGHNESS[ROUGHNESS.index(attempt.rough) + 1])
-            elif chaotic:
-                return tuple(
-                    replace(parity, ok=False, silent=_CHAOTIC) if parity.dtype == "float64" else parity
-                    for parity in parities
-                )
-            elif attempt.images < _MANY_IMAGES and self._shows_little(parities):
-                attempt = replace(attempt, images=_MANY_IMAGES)
-            else:
-                return parities
+            is_chaotic = _is_chaotic(parities, source, batches)
+            attempt = attempt._next_attempt(parities, is_chaotic)
+        if not is_chaotic:
+            return parities
+        return tuple(
+            replace(parity, ok=False, silent=_CHAOTIC) if parity.dtype == "float64" else parity
+            for parity in parities
+        )
+
+    def _next_attempt(self, parities: Sequence[Parity], is_chaotic: bool) -> Check | None:
+        """Return the check with images that tell more: smoother ones where the source is not finite, or
+        multiplies its rounding (`is_chaotic`); more of them where it shows little. None if these tell.
+        """
+        # Only outside of float64: an output that is not finite there is no matter of the images.
+        is_infinite = NOT_FINITE in (parities[-1].silent or "")
+        grows = is_infinite and not any(parity.infinite for parity in parities)
+        if self.rough != SMOOTH and (grows or is_chaotic):
+            return replace(self, rough=ROUGHNESS[ROUGHNESS.index(self.rough) + 1])
+        if not is_chaotic and self.images < _MANY_IMAGES and self._shows_little(parities):
+            return replace(self, images=_MANY_IMAGES)
+        return None
 
     def _shows_little(self, parities: Sequence[Parity]) -> bool:
         """Return whether the source hides half of the nodes that compute, or says nothing on all images."""
@@ -213,9 +219,16 @@ class Check:
         values = _KeptValues(port, batches)
         if self.rough != SMOOTH and "float64" in batches and not is_whole:
             batches["float64"] += images.reaching_bounds(batches["float64"], values.look)
-        errors = Absolute(self.port, self.tensors).errors
-        limits = self.tolerance, errors, self.proved, is_whole
-        parities = compare(plan, source, values.take, batches, *limits)
+        parities = compare(
+            plan,
+            source,
+            values.take,
+            batches,
+            self.tolerance,
+            errors=Absolute(self.port, self.tensors).errors,
+            proved=self.proved,
+            constants_tell=is_whole,
+        )
         completed = (
             cuts[parity.dtype].completed(parity, plan, self.tolerance) if parity.dtype in cuts else parity
             for parity in parities

@@ -87,15 +87,43 @@ def _compare_with_references(
 
     compare_with = partial(_compare_with_form, check, opened, native, dtype)
     if given is not None:
-        unfolded = OwnBuild(port.destination, opened.graph, opened.tensors)
-        proof = check_given(check, native, open_given(given, opened, dtype), unfolded)
-        without_given, failures = first_that_runs(references_of(opened, dtype), compare_with)
-        without_given = without_given or Verdict((), proof.fed, rounding=record.rounding)
-        verdict = with_loss(check, replace(without_given, given=proof))
-        # A verdict that failed names the node that differs, whatever a witness says.
-        verdict = _with_testimony(verdict, opened, record) if verdict.ok else verdict
-        verdict = replace(verdict, not_run=(*verdict.not_run, *map(str, failures)))
+        verdict = _compare_with_given(check, opened, given, native, dtype, compare_with)
         return verdict, (*verdict.not_run, *_cautions(port, opened, verdict))
+    verdict = _compare_with_forms(check, opened, dtype, compare_with)
+    if verdict.proof.reference != OWN_BUILD:
+        return verdict, (*verdict.not_run, *_cautions(port, opened, verdict))
+    build = f"porter's own build of the source in {opened.framework}"
+    caution = f"compared with {build}: the two frameworks agree, which does not prove the graph"
+    return verdict, (*verdict.not_run, caution, *_cautions(port, opened, verdict))
+
+
+def _compare_with_given(
+    check: Check,
+    opened: Opened,
+    given: ReferenceName,
+    native: KnownSize,
+    dtype: Dtype,
+    compare_with: Callable[[Form], Verdict],
+) -> Verdict:
+    """Compare a port with the user's own reference, and with the first form of the source that runs."""
+    record = check.port.record
+    unfolded = OwnBuild(check.port.destination, opened.graph, opened.tensors)
+    proof = check_given(check, native, open_given(given, opened, dtype), unfolded)
+    without_given, failures = first_that_runs(references_of(opened, dtype), compare_with)
+    without_given = without_given or Verdict((), proof.fed, rounding=record.rounding)
+    verdict = with_loss(check, replace(without_given, given=proof))
+    # A verdict that failed names the node that differs, whatever a witness says.
+    verdict = _with_testimony(verdict, opened, record) if verdict.ok else verdict
+    return replace(verdict, not_run=(*verdict.not_run, *map(str, failures)))
+
+
+def _compare_with_forms(
+    check: Check, opened: Opened, dtype: Dtype, compare_with: Callable[[Form], Verdict]
+) -> Verdict:
+    """Compare a port with the forms of its source, or with porter's own build if none runs. The verdict says
+    what the forms disagree on where it failed or rests on rounding.
+    """
+    record = check.port.record
     verdict, not_run = with_fallback(opened, record.framework, dtype, compare_with)
     verdict = with_loss(check, verdict)
     failed = not verdict.ok and verdict.proof.silent is None
@@ -109,11 +137,7 @@ def _compare_with_references(
         else:
             disagreement = _disagreement_of_programs(references, image)
         verdict = replace(verdict, disagreement=disagreement)
-    if verdict.proof.reference != OWN_BUILD:
-        return verdict, (*verdict.not_run, *_cautions(port, opened, verdict))
-    build = f"porter's own build of the source in {opened.framework}"
-    caution = f"compared with {build}: the two frameworks agree, which does not prove the graph"
-    return verdict, (*verdict.not_run, caution, *_cautions(port, opened, verdict))
+    return verdict
 
 
 def _compare_with_form(check: Check, opened: Opened, native: KnownSize, dtype: Dtype, form: Form) -> Verdict:

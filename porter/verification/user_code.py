@@ -4,6 +4,7 @@ a recipe or a port.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
@@ -19,11 +20,18 @@ from porter.formats.triton import load_triton
 from porter.frameworks.reference_models import framework_of
 from porter.recipe.spelling import hint
 
+_CODE = re.compile(r"(?P<file>.+\.py):(?P<name>[^:/\\]+)", re.DOTALL)
 _EXTRAS = {
     "torch": install("torch"),
     **dict.fromkeys(("keras", "tensorflow"), install("tf")),
     **dict.fromkeys(("jax", "flax"), install("flax")),
 }
+
+
+def parse_code(text: str) -> tuple[Path, str] | None:
+    """Return the file and the callable of `FILE.py:CALLABLE`; None for other text."""
+    code = _CODE.fullmatch(text)
+    return code and (Path(code["file"]), code["name"])
 
 
 @contextmanager

@@ -7,7 +7,6 @@ It shows at least its outputs, and the values of layers that can be paired with 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -40,14 +39,13 @@ from porter.verification.background import drops_background
 from porter.verification.itself import compare_with_saved_graph
 from porter.verification.pairing import pair, weight_distances
 from porter.verification.rounded_tensors import round_checkpoint
-from porter.verification.user_code import load_maker, running_code, running_model
+from porter.verification.user_code import load_maker, parse_code, running_code, running_model
 
 _CARRYING = {
     "torch": "a .pt2 of torch.export or an ONNX model",
     "tf": "a .keras file, a SavedModel or an ONNX model",
 }
 """What a framework writes of a whole model, with its graph."""
-_CODE = re.compile(r"(?P<file>.+\.py):(?P<name>[^:/\\]+)", re.DOTALL)
 IMAGES = 2
 """Images that a reference is tried with."""
 _SUM_TOLERANCE = 1e-4
@@ -104,8 +102,7 @@ def parse_reference(text: str) -> ReferenceName:
     Raises:
         UsageError: there is no such file, or code is given without its callable.
     """
-    code = _CODE.fullmatch(text)
-    given = ReferenceName(Path(code["file"]), code["name"]) if code else ReferenceName(Path(text))
+    given = ReferenceName(*(parse_code(text) or (Path(text),)))
     if not given.file.exists():
         raise UsageError("there is no such file", where=f"{REFERENCE(given.file)}", next="check the path")
     if given.maker is None and given.file.suffix == ".py":

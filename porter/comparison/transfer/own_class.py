@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from importlib import import_module
 from os import PathLike, fspath
-from pathlib import Path
 from typing import Any
 
 from porter.base.errors import PorterError, UsageError, first_line
 from porter.base.options import INTO
-from porter.comparison.sides import CODE
 from porter.frameworks.in_memory import is_model
 from porter.recipe.spelling import hint
-from porter.verification.user_code import expect_model, model_of_code
+from porter.verification.user_code import expect_model, model_of_code, parse_code
 
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
 
@@ -33,9 +31,9 @@ def own_model(into: object) -> Any:
         return into
     if isinstance(into, str | PathLike):
         text = fspath(into)
-        code = CODE.fullmatch(text)
+        code = parse_code(text)
         if code is not None:
-            return model_of_code(Path(code["file"]), code["name"])
+            return model_of_code(*code)
         into = _imported(text)
     if not callable(into):
         message = f"got an object of {type(into).__name__}, expected a model, a class or a function"
