@@ -23,6 +23,7 @@ from porter.verification.inputs import make_images
 from porter.verification.itself import compare_with_saved_graph, half_precision_loss
 from porter.verification.loss import INPUTS, with_loss
 from porter.verification.memory import release, weights_in
+from porter.verification.open_reference import open_given
 from porter.verification.own_build import OwnBuild
 from porter.verification.parity import MOST_ROUNDING
 from porter.verification.references import SourceValues
@@ -30,7 +31,7 @@ from porter.verification.sizes import Sizes, check_sizes
 from porter.verification.source_forms import Form, first_that_runs, own_build, references_of, with_fallback
 from porter.verification.trained import check_trained
 from porter.verification.user_check import check_given
-from porter.verification.user_reference import IMAGES, ReferenceName, model_itself, open_given
+from porter.verification.user_reference import IMAGES, ReferenceName, model_itself
 from porter.verification.verdict import Verdict, first_telling
 from porter.verification.witnesses import ask_witness
 

@@ -16,11 +16,12 @@ from porter.source.opened import Opened
 from porter.source.place import find
 from porter.verification.check import Check
 from porter.verification.computed import unrounded_tensors
+from porter.verification.open_reference import open_given
 from porter.verification.references import SourceValues
 from porter.verification.results import Parity
 from porter.verification.sizes import Sizes
 from porter.verification.source_forms import references_of
-from porter.verification.user_reference import ReferenceName, open_given
+from porter.verification.user_reference import ReferenceName
 from tests.support.arrays import Array
 
 
