@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Literal
 
 from porter.base.errors import GraphError, UsageError
 from porter.base.options import DTYPE
+from porter.frameworks.code.destination import CodeDestination
 from porter.frameworks.mlx import engine
 from porter.frameworks.mlx.layout import CAPABILITIES as CAPABILITIES, WEIGHTS_FILE, variables
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.base.dtypes import Dtype
     from porter.base.errors import PorterError
-    from porter.frameworks import LayerNames, OwnTensors, PortEngine, Tensors
+    from porter.frameworks import LayerNames, PortEngine, Tensors
+    from porter.frameworks.code.code_ports import CodePorts
     from porter.graph import Graph
     from porter.graph.plan import Plan
 
@@ -54,14 +56,14 @@ def refusals(plan: Plan) -> list[PorterError]:
     ]
 
 
-def code_files(plan: Plan, layers: LayerNames) -> dict[str, bytes]:
-    """Return `model.py` by its name, as porter writes it today; see porter.frameworks.mlx.code. `layers` is
-    unused.
-    """
-    from porter.frameworks.code.code_ports import SOURCE_FILE
-    from porter.frameworks.mlx.code import model_source
+def _ports() -> CodePorts:
+    from porter.frameworks.mlx.code import PORTS
 
-    return {SOURCE_FILE: model_source(plan).encode()}
+    return PORTS
+
+
+_FILES = CodeDestination(_ports)
+code_files, read_port = _FILES.code_files, _FILES.read_port
 
 
 def write(
@@ -73,21 +75,12 @@ def write(
     about: Mapping[str, str],
 ) -> dict[str, str]:
     """Write `model.safetensors` and `model.py`, and return the sha256 of each by its name; see
-    porter.frameworks.code.code_ports. `layers` and `about` are unused: every destination takes them.
+    CodeDestination.write.
 
     Raises:
         UsageError: MLX does not compute in this type.
     """
-    from porter.frameworks.mlx.code import PORTS
-
     if dtype == "float64":
         message = "MLX computes convolutions and exponentials in float32, of float64 too"
         raise UsageError(message, where=DTYPE, next=f"write {DTYPE('float32')}")
-    return PORTS.write(folder, plan, tensors, dtype)
-
-
-def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
-    """Return the canonical tensors of a port that `write` wrote, by path and role. `layers` is unused."""
-    from porter.frameworks.mlx.code import PORTS
-
-    return PORTS.read(folder, plan)
+    return _FILES.write(folder, plan, tensors, layers, dtype, about)

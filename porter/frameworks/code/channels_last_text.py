@@ -1,0 +1,214 @@
+"""`model.py` as a person would write it for a framework with the channels last: what Flax's and MLX's have in
+common.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+
+from porter.frameworks.code.channels_last import size_checks
+from porter.frameworks.code.forward import OPERATORS
+from porter.frameworks.code.language import Language, Layer, LayerStep, Norm
+from porter.frameworks.code.model_classes import docstring, model_classes, named_norms
+from porter.frameworks.code.own_layers import needed_definitions
+from porter.frameworks.code.text import Bracketed, Choice, Expression, Item, call, flat, literal
+from porter.frameworks.code.tree import make_tree
+from porter.graph import INPUT
+from porter.graph.blocks.parameters import PlainValue
+from porter.graph.plan import Plan
+
+_SHORTEST = 3
+"""So many equal modules of a row are written one by one."""
+
+
+@dataclass(frozen=True)
+class ChannelsLastText:
+    """The words of a framework, and the text that they make.
+
+    Attributes:
+        layers, arrays: what its modules of layers and of arrays are imported as, such as `nnx` and `jnp`.
+        functions: kinds that are said where they are applied, and have no arguments.
+        modules: kinds that hold tensors.
+        positional: the arguments that have no keyword, by kind.
+        defaults: of arguments, by kind; those at their defaults are left out.
+        own_layers: the text of porter's own layers, by name, of which model.py has copies.
+        imports: the lines of the framework's imports, with a pattern of the text that needs one; None where
+            every model does.
+        passed: the argument that every constructor takes by name and passes on, if there is one.
+    """
+
+    layers: str
+    arrays: str
+    functions: Collection[str]
+    modules: Collection[str]
+    positional: Mapping[str, tuple[str, ...]]
+    defaults: Mapping[str, Mapping[str, PlainValue]]
+    own_layers: dict[str, str]
+    imports: Mapping[str, str | None]
+    passed: str = ""
+
+    def language(
+        self,
+        identity: str,
+        begin: tuple[str, ...],
+        of_modules: str,
+        of_map: Layer,
+        norm_defaults: Mapping[str, PlainValue],
+    ) -> Language:
+        """Return how layers, modules and their calls are said.
+
+        Args:
+            identity: a layer that changes nothing.
+            begin: the lines with which a constructor begins.
+            of_modules: the names that every module has, with spaces between them.
+            of_map: the layer that makes a map of features.
+            norm_defaults: what batch norms share if several do.
+        """
+        norm = f"{self.layers}.BatchNorm"
+        passed = (self.passed,) if self.passed else ()
+        imported = {line.split()[-1] for line in self.imports}
+        in_loader = imported & {"load_file"}
+        return Language(
+            module=f"{self.layers}.Module",
+            begin=begin,
+            method="__call__",
+            identity=identity,
+            row=f"{self.layers}.Sequential()",
+            imported=frozenset({*imported - in_loader, "partial", *self.own_layers}),
+            taken=frozenset({"Path", "math", "re", "BatchNorm", *in_loader, *passed}),
+            of_modules=frozenset(of_modules.split()),
+            functions=self.functions,
+            with_tensors=self.modules,
+            of_map=of_map,
+            kept=_keep_map,
+            norms={norm: Norm("BatchNorm", norm, norm_defaults)},
+            applied=self.call_function,
+            made=self.call_constructor,
+            chained=self.call_chain,
+            added=_call_to_add,
+            got=lambda name: f'getattr(self, f"{name}")',
+            given=self.passed,
+            rows=True,
+            inline=self.call_layer,
+        )
+
+    def call_function(self, function: str, inputs: Sequence[Expression]) -> Expression:
+        """Return the expression of one of `functions` applied to values: `mx.concatenate([a, b], axis=-1)`;
+        values with an operator between them, `a + b`; or calls of two within each other,
+        `mx.maximum(mx.maximum(a, b), c)`.
+        """
+        if function == "concat":
+            values = Bracketed("", tuple(map(Item, inputs)), "[]")
+            return Bracketed(f"{self.arrays}.concatenate", (Item(values), Item("-1", "axis")))
+        if function in OPERATORS:
+            return OPERATORS[function].join(
+                f"({flat(value)})" if isinstance(value, Choice) else str(value) for value in inputs
+            )
+        return reduce(partial(call, f"{self.arrays}.{function}"), inputs)
+
+    def call_layer(
+        self,
+        kind: str,
+        texts: Mapping[str, Expression],
+        values: Sequence[Expression],
+        name: str | None = None,
+    ) -> Bracketed:
+        """Return the call of a layer's class or function: `nn.Conv2d(3, 64, 7, stride=2)`.
+
+        Args:
+            texts: of all arguments, by name.
+            values: what a function is applied to, in front of its arguments.
+            name: of what is called, if that is not `kind`.
+        """
+        positional = self.positional.get(kind, ())
+        named = self._stated_arguments(kind, texts, positional)
+        return call(name or kind, *values, *(texts[slot] for slot in positional), **named)
+
+    def _stated_arguments(
+        self, kind: str, texts: Mapping[str, Expression], positional: Sequence[str] = ()
+    ) -> dict[str, Expression]:
+        """Return the arguments that are stated by keyword: those that are neither at their defaults nor
+        positional.
+        """
+        defaults = {slot: literal(value) for slot, value in self.defaults.get(kind, {}).items()}
+        return {
+            slot: text
+            for slot, text in texts.items()
+            if slot not in positional and defaults.get(slot) != text
+        }
+
+    def call_constructor(self, kind: str, texts: Mapping[str, Expression], name: str | None) -> Expression:
+        """Return the expression that makes a layer: for a module the call of its class, or of `name` where it
+        is given; for a function a `partial` with its arguments, or its bare name if all are at their
+        defaults.
+        """
+        if kind in self.modules:
+            constructor_call = self.call_layer(kind, texts, (), name)
+            passed = (Item(self.passed, self.passed),) if self.passed else ()
+            return replace(constructor_call, items=(*constructor_call.items, *passed))
+        named = self._stated_arguments(kind, texts)
+        return call("partial", kind, **named) if named else kind
+
+    def call_chain(self, items: tuple[Item, ...], row: bool) -> Bracketed:
+        """Return the expression of layers one after the other: a Sequential for a `row`, whose layers have no
+        names, otherwise `Layers`. Many equal layers of a row become `*(layer for _ in range(n))`.
+        """
+        if not row:
+            return Bracketed("Layers", items)
+        texts = {flat(item.value) for item in items}
+        if len(texts) == 1 and len(items) > _SHORTEST:
+            items = (Item(f"*({texts.pop()} for _ in range({len(items)}))"),)
+        return Bracketed(f"{self.layers}.Sequential", tuple(Item(item.value) for item in items))
+
+    def write_model(self, plan: Plan, steps: Sequence[LayerStep], language: Language, loader: str) -> str:
+        """Return the text of model.py.
+
+        Args:
+            steps: the layers of the plan.
+            loader: the text of the function that loads the weights.
+
+        Raises:
+            GraphError: part of a path is no Python name.
+        """
+        tree = make_tree(plan.lowered, steps, language)
+        checks = size_checks(plan, {INPUT: "x", **tree.further})
+        body = model_classes(tree, plan.lowered, steps, language, checks)
+        # copies of porter's own layers that the classes call
+        own_layers = needed_definitions(body, self.own_layers)
+        norms = named_norms(tree, language)
+        text = "\n\n\n".join(filter(None, (norms, own_layers, body, loader)))
+        # Each import that the text may need, and whether it does.
+        standard_imports = {
+            "import math": "math." in own_layers,
+            "import re": "re." in own_layers,
+            "from functools import partial": "partial(" in text,
+            "from pathlib import Path": True,
+            "from typing import Any": re.search(r"\bAny\b", own_layers) is not None,
+        }
+        standard = [line for line, is_needed in standard_imports.items() if is_needed]
+        others = [
+            line
+            for line, pattern in self.imports.items()
+            if pattern is None or re.search(pattern, own_layers + body + loader)
+        ]
+        head = docstring(plan, tree, "N x H x W x {channels}")
+        # One blank line before a statement, two before a class or function.
+        blank_lines = [""] if norms else ["", ""]
+        return "\n".join((head, "", *standard, "", *others, *blank_lines, text)) + "\n"
+
+
+def _keep_map(layer: Layer) -> Layer | None:
+    """Return the global pool that keeps the map of one that does not; None for other layers."""
+    if layer.arguments.get("axis") != (1, 2):
+        return None
+    return replace(layer, arguments={**layer.arguments, "keepdims": True})
+
+
+def _call_to_add(target: str, name: str, layer: Expression) -> Bracketed:
+    """Return the call that adds a part to a module (`self`) or to a row."""
+    if target == "self":
+        return call("setattr", "self", f'f"{name}"', layer)
+    return call(f"{target}.layers.append", layer)
