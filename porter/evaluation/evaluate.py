@@ -302,7 +302,7 @@ def _open_entrant(
 def _classes_of(entrant: Entrant) -> Classes:
     """Return the classes that a port tells apart, without the background."""
     record = entrant.port.record
-    return Classes(record.classes - record.background, record.label_map)
+    return Classes(record.label_count, record.label_map)
 
 
 def _open_set(data: Path, classes: Classes, options: Options) -> PhotoSet:

@@ -28,8 +28,7 @@ def expect_protocol(port: StoredPort) -> Preprocess:
             type.
     """
     _expect_photos(port)
-    if port.record.output == "features":
-        return _expect_classes(port.record, str(port.folder))  # This raises.
+    _expect_classes(port.record, str(port.folder))
     return expect_prepared(port)
 
 
@@ -80,11 +79,11 @@ def _no_protocol(where: str, line: str) -> UsageError:
     )
 
 
-def _expect_classes(facts: Facts, where: str) -> Preprocess:
-    """Expect a model that gives logits of classes and has a protocol, and return the protocol.
+def _expect_classes(facts: Facts, where: str) -> None:
+    """Expect a model that gives logits of classes.
 
     Raises:
-        UsageError: it gives features, or nothing says how its photos are prepared.
+        UsageError: it gives features.
     """
     if facts.output == "features":
         raise UsageError(
@@ -92,9 +91,6 @@ def _expect_classes(facts: Facts, where: str) -> Preprocess:
             where=where,
             next="porter.load gives the model, which gives features",
         )
-    if facts.preprocess is None:
-        raise _no_protocol(where, example_protocol(224, "pil_bilinear", ",divide=255"))
-    return facts.preprocess
 
 
 def protocol_of(port: StoredPort, crops: Crops) -> Preprocess:
@@ -183,8 +179,11 @@ def expect_square(facts: Facts, channels: int, crops: Crops, where: str) -> Prep
         UsageError: the model gives no logits, has a single output or has no protocol, or the protocol gives
             photos several sizes or does not allow as many crops.
     """
-    protocol = _expect_classes(facts, where)
-    if facts.classes - facts.background == 1:
+    _expect_classes(facts, where)
+    protocol = facts.preprocess
+    if protocol is None:
+        raise _no_protocol(where, example_protocol(224, "pil_bilinear", ",divide=255"))
+    if facts.label_count == 1:
         raise UsageError(
             "this model has one output, so there are no classes to tell apart",
             where=where,

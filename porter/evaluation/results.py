@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -140,30 +140,18 @@ class Evaluation(Judgement, Accuracy):
 
     def record(self) -> dict[str, Any]:
         """Return the record that `porter eval --json` prints."""
-        fields = {"ok": self.ok, **asdict(self)}
+        record = {"ok": self.ok, **asdict(self)}
         for kind in ("failed", "excluded"):
-            fields[kind] = [{"file": photo["name"], "why": photo["why"]} for photo in fields[kind]]
-        return fields
+            record[kind] = [{"file": photo["name"], "why": photo["why"]} for photo in record[kind]]
+        return record
 
     def line(self) -> dict[str, Any]:
         """Return the line of this evaluation in port.json, which lists all of them: what was measured, on
         what and when.
         """
-        figures = ("images", "top1", "top5", "loss")
-        settings = (
-            "photos",
-            "split",
-            "limit",
-            "labels",
-            "class_names",
-            "protocol",
-            "crops",
-            "precision",
-            "run",
-            "device",
-        )
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        return {"date": now, **{name: getattr(self, name) for name in (*figures, *settings)}}
+        names = (each.name for each in fields(RunLine) if each.name != "date")
+        return {"date": now, **{name: getattr(self, name) for name in names}}
 
     @property
     def has_top5(self) -> bool:
@@ -189,18 +177,24 @@ class Evaluation(Judgement, Accuracy):
         return {"ok": shortened.ok, **asdict(shortened)}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RunLine:
-    """What a port's list of evaluations has of one of them (`Evaluation.line`)."""
+    """What a port's list of evaluations has of one of them (`Evaluation.line`), in this order."""
 
     date: str
     images: int
     top1: float
     top5: float
-    photos: tuple[str, str]
-    protocol: str
     loss: float | None = None
+    photos: tuple[str, str]
+    split: str | None = None
+    limit: int | None = None
+    labels: str | None = None
+    class_names: str | None = None
+    protocol: str
+    crops: int = 1
     precision: str = ""
+    run: str = ""
     device: str = ""
 
 

@@ -213,6 +213,11 @@ class Facts(Strict):
         return {name: getattr(self, name) for name in Facts.model_fields}
 
     @property
+    def label_count(self) -> int:
+        """How many classes a photo can be of: those of the port without a background."""
+        return self.classes - self.background
+
+    @property
     def label_map(self) -> Labels | None:
         """What the classes are; None if it is not known."""
         known = self.labels is not None and (self.labels in LABEL_MAPS or self.class_names)

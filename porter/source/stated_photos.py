@@ -71,7 +71,7 @@ class PhotoFacts:
             expect_colours(channels, where, f"leave out {PREPROCESS}, and prepare its inputs yourself")
             update |= {"preprocess": self.preprocess, "protocol_by": self.by}
         if self.labels is not None:
-            if self.labels.count != facts.classes - facts.background:
+            if self.labels.count != facts.label_count:
                 message = (
                     f"{self.labels.name} names {self.labels.count} classes, and the model has {facts.classes}"
                 )
@@ -87,7 +87,7 @@ class PhotoFacts:
         """Return what a file states. Names of classes that are as many as another head has are left out, with
         a warning.
         """
-        if self.labels is None or self.labels.count == facts.classes - facts.background:
+        if self.labels is None or self.labels.count == facts.label_count:
             return self, ()
         warning = (
             f"{self.labels.name} names {self.labels.count} classes, and the model has "

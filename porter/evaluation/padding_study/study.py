@@ -88,7 +88,7 @@ def study(asked: StudyOptions) -> Study:
     opened = replace(opened, facts=how.stated.override(opened.facts, opened.file.file))
     protocol = _protocol(opened, how.crops)
     into = None if asked.port is None else _expect_port_of(read_port(Path(asked.port)), opened, zoos)
-    classes = Classes(opened.facts.classes - opened.facts.background, opened.facts.label_map)
+    classes = Classes(opened.facts.label_count, opened.facts.label_map)
     photos = open_any_photos(
         Path(asked.data), classes=classes, labels=how.labels, limit=how.limit, split=how.split
     )
@@ -246,8 +246,7 @@ def _at_chance(opened: Opened, photos: PhotoSet, outcomes: Sequence[Outcome]) ->
     labels_of_photo = 1.0
     if photos.unlabelled is None and photos.photos:
         labels_of_photo = mean(np.array([float(len(photo.labels)) for photo in photos.photos]))
-    classes = facts.classes - facts.background
-    return at_chance(outcomes, classes, labels_of_photo, logits_of(facts).activation)
+    return at_chance(outcomes, facts.label_count, labels_of_photo, logits_of(facts).activation)
 
 
 def _study_zoos(opened: Opened, members: Sequence[Member], photos: PhotoSet, how: Options) -> _Findings:

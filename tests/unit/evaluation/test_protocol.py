@@ -11,6 +11,7 @@ from porter.base.errors import UsageError
 from porter.data.preprocess import Preprocess
 from porter.data.protocol_words import input_in_words, protocol_in_words
 from porter.evaluation.protocol import expect_square, notes_on_proportion, own_protocol, protocol_of
+from porter.port import Facts
 from tests.support.recipe.recipes import NO_PROTOCOL, all_recipes
 
 CROPPED = Preprocess(
@@ -27,6 +28,10 @@ SQUASHED = Preprocess(
 )
 
 
+class OwnRecord(SimpleNamespace):
+    label_count = Facts.label_count
+
+
 def port(protocol: Preprocess | None = CROPPED, size: tuple[int, int] | None = None, **fields: Any) -> Any:
     own: dict[str, Any] = {
         "variant": "resnet50v2",
@@ -41,7 +46,7 @@ def port(protocol: Preprocess | None = CROPPED, size: tuple[int, int] | None = N
     )
     graph = SimpleNamespace(further_inputs=(), axes=())
     return SimpleNamespace(
-        folder=Path("port"), graph=graph, record=SimpleNamespace(**{**own, "input": taken, **fields})
+        folder=Path("port"), graph=graph, record=OwnRecord(**{**own, "input": taken, **fields})
     )
 
 
