@@ -39,7 +39,8 @@ from porter.evaluation.csv_tables import write_predictions
 from porter.evaluation.details import write_details
 from porter.evaluation.distributed import Process, join_run, this_process
 from porter.evaluation.intervals import wilson
-from porter.evaluation.measuring import Entrant, Measured, Options, measure, merged
+from porter.evaluation.measuring import Entrant, Measured, measure, merged
+from porter.evaluation.options import Options
 from porter.evaluation.protocol import notes_on_proportion, protocol_of
 from porter.evaluation.published_verdict import (
     judge,

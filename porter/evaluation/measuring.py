@@ -2,153 +2,33 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from time import perf_counter
-from typing import Any, TypeVar, get_args
 
-from numpy.typing import NDArray
-
-from porter.base.commands import MeasuringOptions, PhotosOptions
 from porter.base.dtypes import NamedArrays
-from porter.base.errors import UsageError
-from porter.base.options import BATCH_SIZE, CROPS, LIMIT, PRECISION, WORKERS, Option
-from porter.base.ways_to_run import FP32, Precision, Run
+from porter.base.ways_to_run import FP32, Run
 from porter.data.photos import Photo
-from porter.data.pipeline.batching import Feed
 from porter.data.preprocess import Preprocess
 from porter.evaluation import comparison, scoring
 from porter.evaluation.comparison import PLAIN, PORT, SOURCE, PhotoDistances
 from porter.evaluation.distributed import Process
-from porter.evaluation.results import Crops
+from porter.evaluation.options import Options
 from porter.evaluation.scoring import Logits, Scored, Watching, score
 from porter.evaluation.source_run import source_classifier
-from porter.evaluation.speed import AS_ASKED, LONG, Tried, Way, images_a_second, made_pixels, try_runs
-from porter.files import path_of
+from porter.evaluation.speed import AS_ASKED, LONG, Tried, Way, images_a_second, try_runs
 from porter.frameworks import Classifier
 from porter.port import Facts, StoredPort
 from porter.source.opened import Opened
-from porter.source.stated_photos import NOTHING, PhotoFacts, read_statements
-
-T = TypeVar("T")
-
-PHOTOS_PER_WORKER = 32
-"""Another process does not pay for fewer photos: they are decoded before it has started."""
-
 
 KEPT_EVERY = 60.0
 """Seconds. To keep what was measured of 50,000 photos takes one."""
-
-LARGE_BATCH = 64
-BATCHES = {"cpu": 16}
-"""Photos at a time by device. On a CPU the maps of more do not stay in its caches: MobileNet v2 in torch on
-two cores takes 45 to 68 images a second by 16, and 29 to 44 by 64, in torchvision's own module too.
-"""
-
-
-@dataclass(frozen=True)
-class Options:
-    """How photos are read and run.
-
-    Attributes:
-        batch_size: None for what suits the device.
-        workers: processes that decode; None for one per core, fewer for few photos.
-        limit: of photos.
-        cache: a folder for prepared photos.
-        split: of the data set.
-        labels: a file of labels, instead of the data set's own.
-        stated: what the user says of the model's photos and classes.
-        class_names: the file of the classes' names in it.
-        fast: take the fastest run instead of `run`, and run the port in fp32 beside it.
-
-    Raises:
-        UsageError: a number is too small.
-    """
-
-    device: str = "cpu"
-    run: Run = FP32
-    crops: Crops = 1
-    batch_size: int | None = None
-    workers: int | None = None
-    limit: int | None = None
-    cache: Path | None = None
-    split: str | None = None
-    labels: Path | None = None
-    stated: PhotoFacts = NOTHING
-    class_names: Path | None = None
-    fast: bool = False
-
-    @classmethod
-    def of(cls, asked: PhotosOptions) -> Options:
-        """Read the options of a command. A study, which has none of MeasuringOptions, runs in float32.
-
-        Raises:
-            UsageError: a precision or a number of crops is none of those that there are.
-        """
-        run = Run()
-        if isinstance(asked, MeasuringOptions):
-            precision = one_of(asked.precision, get_args(Precision), PRECISION)
-            run = Run(precision, asked.compiled, asked.channels_last)
-        return cls(
-            device=asked.device,
-            run=run,
-            crops=one_of(asked.crops, get_args(Crops), CROPS),
-            batch_size=asked.batch_size,
-            workers=asked.workers,
-            limit=asked.limit,
-            cache=path_of(asked.cache),
-            split=asked.split,
-            labels=path_of(asked.labels),
-            stated=read_statements(asked.preprocess, asked.class_names),
-            class_names=path_of(asked.class_names),
-            fast=isinstance(asked, MeasuringOptions) and asked.fast,
-        )
-
-    def __post_init__(self) -> None:
-        counts = ((BATCH_SIZE, self.batch_size, 1), (WORKERS, self.workers, 0), (LIMIT, self.limit, 1))
-        for option, value, least in counts:
-            if value is not None and value < least:
-                raise UsageError(
-                    f"expected at least {least}, got {value}",
-                    where=option,
-                    next=f"write {option(least)}",
-                )
-
-    @property
-    def photos_at_once(self) -> int:
-        return self.batch_size or BATCHES.get(self.device, LARGE_BATCH)
-
-    def made_pixels(self, entrant: Entrant) -> NDArray[Any]:
-        """Make a batch of photos as the port is given it."""
-        return made_pixels(entrant.protocol, self.crops, self.photos_at_once)
-
-    def feed(self, crops: int, photos: int, process: Process) -> Feed:
-        """Say how this process's part of so many photos is prepared."""
-        workers = default_workers(photos, process) if self.workers is None else self.workers
-        return Feed(crops, self.photos_at_once, workers, self.cache, (process.rank, process.world))
 
 
 def logits_of(facts: Facts) -> Logits:
     """Say what the logits of a model are, from the facts of its port."""
     return Logits(facts.background, facts.activation)
-
-
-def one_of(value: object, choices: tuple[T, ...], option: Option) -> T:
-    """Return the choice that equals `value`.
-
-    Raises:
-        UsageError: it is none of them.
-    """
-    for choice in choices:
-        if choice == value:
-            return choice
-    expected = ", ".join(map(str, choices))
-    raise UsageError(
-        f"expected one of {expected}, got '{value}'", where=option, next=f"write {option(choices[0])}"
-    )
 
 
 @dataclass(frozen=True)
@@ -244,7 +124,7 @@ def measure(
     # After a long pass, each port is timed by itself: was it the network or the photos that took the time?
     if scored.complete and scored.seconds >= LONG:
         for of_entrant in ready:
-            pixels = options.made_pixels(of_entrant.entrant)
+            pixels = options.made_pixels(of_entrant.entrant.protocol)
             of_entrant.network = images_a_second(of_entrant.models[PORT], pixels)
     return results_of(scored)
 
@@ -288,14 +168,16 @@ def _make_ready(entrant: Entrant, options: Options, device: str, photo_count: in
     """
     tried: tuple[Tried, ...] = ()
     if options.fast:
-        tried = try_runs(partial(classifier_of, entrant, device), options.made_pixels(entrant), device)
+        tried = try_runs(
+            partial(classifier_of, entrant, device), options.made_pixels(entrant.protocol), device
+        )
     run = tried[0].run if tried else options.run
     ready = _ReadyEntrant(entrant, run, tried, {PORT: classifier_of(entrant, device, run)})
     if options.fast and run != FP32:
         ready.models[PLAIN] = classifier_of(entrant, device, FP32)
     # A first run, so that compiling, and what a GPU does at its first batch, take none of the photos' time.
     if device != "cpu" or run.compiled:
-        ready.models[PORT](options.made_pixels(entrant))()
+        ready.models[PORT](options.made_pixels(entrant.protocol))()
     if entrant.opened is not None:
         ready.reference, ready.models[SOURCE], ready.warnings = source_classifier(
             entrant.port, entrant.opened, entrant.protocol, device
@@ -338,14 +220,3 @@ def merged(parts: Sequence[Measured]) -> Measured:
         sum(part.earlier for part in parts),
         parts[0].way,
     )
-
-
-def default_workers(photos: int, process: Process) -> int:
-    """Return the default number of processes that decode: this process's part of the machine's cores, none
-    for a few photos.
-    """
-    # where the system says it, the cores that this process may use
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    own_cores = max(1, cores // process.local_world)
-    own_photos = photos // process.world
-    return min(own_cores, own_photos // PHOTOS_PER_WORKER)

@@ -14,7 +14,7 @@ from porter.base.package import page
 from porter.data.photos import Failure, PhotoSet
 from porter.data.preprocess import Preprocess
 from porter.data.protocol_words import protocol_in_words
-from porter.evaluation.measuring import Options
+from porter.evaluation.options import Options
 from porter.evaluation.padding_study.best_case import LEVEL, CaseRanking, judge
 from porter.evaluation.padding_study.cases import Trial
 from porter.evaluation.padding_study.rounds import Outcome

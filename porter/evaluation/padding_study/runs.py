@@ -15,7 +15,8 @@ from porter.data.photos import Failure, PhotoSet
 from porter.data.preprocess import Preprocess
 from porter.evaluation.distributed import Process
 from porter.evaluation.losses import Losses, entropies, entropy_of, log_losses
-from porter.evaluation.measuring import Options, logits_of
+from porter.evaluation.measuring import logits_of
+from porter.evaluation.options import Options
 from porter.evaluation.padding_study.best_case import UNSCORED, Ranks
 from porter.evaluation.padding_study.cases import Setting, Trial
 from porter.evaluation.padding_study.rounds import Outcome

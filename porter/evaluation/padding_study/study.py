@@ -20,7 +20,8 @@ from porter.data.layouts.opening import open_any_photos
 from porter.data.photos import Failure, PhotoSet
 from porter.data.preprocess import Preprocess
 from porter.data.protocol_words import protocol_in_words
-from porter.evaluation.measuring import Options, logits_of
+from porter.evaluation.measuring import logits_of
+from porter.evaluation.options import Options
 from porter.evaluation.padding_study.best_case import error, judge, mean, undecided
 from porter.evaluation.padding_study.between import decide, networks_of_zoos, parse_between
 from porter.evaluation.padding_study.cases import Setting, Trial, site_at
