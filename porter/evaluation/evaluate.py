@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from functools import partial
-from itertools import compress
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-
-import numpy as np
 
 from porter.base.calls import takes
 from porter.base.commands import EvaluateOptions, EvaluateSeveralOptions, MeasuringOptions
@@ -30,26 +26,17 @@ from porter.base.options import (
 from porter.base.ways_to_run import FP32, Run
 from porter.data.classes import Classes
 from porter.data.layouts.opening import open_photos
-from porter.data.photos import Failure, PhotoSet
-from porter.data.preprocess import CropRounding, Preprocess
-from porter.data.protocol_words import input_in_words, protocol_in_words
-from porter.evaluation import unfinished
-from porter.evaluation.comparison import PLAIN, PORT, SOURCE, agreement
+from porter.data.photos import PhotoSet
+from porter.evaluation.comparison import PORT
 from porter.evaluation.csv_tables import write_predictions
 from porter.evaluation.details import write_details
 from porter.evaluation.distributed import Process, join_run, this_process
-from porter.evaluation.intervals import wilson
-from porter.evaluation.measuring import Entrant, Measured, measure, merged
+from porter.evaluation.figures import make_evaluation
+from porter.evaluation.measuring import Entrant, Measured, merged
 from porter.evaluation.options import Options
-from porter.evaluation.protocol import notes_on_proportion, protocol_of
-from porter.evaluation.published_verdict import (
-    judge,
-    notes_on_weights,
-    obstacle_of_protocol,
-    obstacles,
-    published_figure,
-)
-from porter.evaluation.results import Accuracy, Evaluation, OfPort
+from porter.evaluation.passes import classes_of, is_complete, run_passes
+from porter.evaluation.protocol import protocol_of
+from porter.evaluation.results import Evaluation, OfPort
 from porter.evaluation.scoring import Scored
 from porter.files import expect_folder, path_of
 from porter.graph import tensor_shapes
@@ -57,7 +44,6 @@ from porter.port import Record, StoredPort, read_port, update_record
 from porter.recipe import Member
 from porter.source.from_port import find_member_of
 from porter.source.in_memory import ModelWeights, parse_weights
-from porter.source.photo_protocol import protocol_doubt
 from porter.source.reopening import reopen_source
 
 AROUND = 0.05
@@ -144,62 +130,62 @@ def _measure(
     _expect_different_ports(folders, asked.predictions)
     data = Path(asked.data)
     recipes = path_of(asked.recipes)
-    predictions = asked.predictions
     with join_run(process) as gather:
         entrants = [
             _open_entrant(folder, asked.source, parse_weights(asked.weights), recipes, options)
             for folder in folders
         ]
         sets = {
-            classes: _open_set(data, classes, options)
-            for classes in dict.fromkeys(map(_classes_of, entrants))
+            classes: _open_set(data, classes, options) for classes in dict.fromkeys(map(classes_of, entrants))
         }
         # Without a limit, so that all photos of the pass have their other labels.
         real = replace(options, labels=path_of(asked.real_labels), limit=None)
         relabelled = {classes: _open_set(data, classes, real) for classes in sets} if real.labels else {}
-        passes = _run_passes(entrants, sets, options, process, asked.afresh or asked.fast)
+        passes = run_passes(entrants, sets, options, process, asked.afresh or asked.fast)
         parts = gather(passes.measured)
     # whether the next run can go on where this one was ended
-    goes_on = passes.settle(all(_is_complete(part, len(entrants)) for part in parts))
+    goes_on = passes.settle(all(is_complete(part, len(entrants)) for part in parts))
     results = []
     for index, entrant in enumerate(entrants):
         by_process = [part[index] for part in parts if index in part]
         if len(by_process) < len(parts):
             continue  # Ctrl-C came before this port's pass
         measured = merged(by_process)
-        data_set = sets[_classes_of(entrant)]
         if not measured.scored.complete and not measured.scored.reached.any():
             continue
-        result = _make_evaluation(entrant, data_set, options, measured, _member(entrant.port.record, recipes))
-        if relabelled:
-            by_real_labels = _accuracy_with_labels(
-                data_set, relabelled[_classes_of(entrant)], measured.scored, entrant.port.record.background
-            )
-            result = replace(result, real=by_real_labels, real_labels=str(real.labels))
-        if goes_on and not result.complete:
-            result = _with_warning(result, _say_where_to_go_on(measured.scored, len(data_set.photos)))
+        classes, member = classes_of(entrant), _member(entrant.port.record, recipes)
+        data_set = sets[classes]
+        result = make_evaluation(entrant, data_set, options, measured, member, relabelled.get(classes))
         result = _judge_expected(result, expected)
-        if process.leads and result.complete:
+        if not result.complete:
+            goes_on_at = measured.scored if goes_on else None
+            result = _say_interrupted(result, goes_on_at, len(data_set.photos), asked.predictions)
+        elif process.leads:
             result = _record_figures(entrant.port, data_set, measured, result)
-            if predictions is not None:
-                scores = measured.scored.models[PORT]
-                write_predictions(
-                    Path(predictions), entrant.port.record, data_set.photos, scores, result.failed
-                )
-        elif predictions is not None and not result.complete:
-            result = _with_warning(result, f"{predictions} is not written: the run was interrupted")
+            _write_predictions(asked.predictions, entrant.port, data_set, measured, result)
         results.append(_result_of_port(entrant.port, result))
     if not results:
         raise KeyboardInterrupt("before the first photos were scored, so there are no figures")
     return tuple(results)
 
 
-def _say_where_to_go_on(scored: Scored, photos: int) -> str:
-    """Say, in a warning beside the figures of an interrupted run, at which of so many photos the next one
-    goes on.
+def _say_interrupted(
+    result: Evaluation, scored: Scored | None, photos: int, predictions: AnyPath | None
+) -> Evaluation:
+    """Return the figures of an interrupted run, with warnings that say at which of so many photos the next
+    one goes on, and that the predictions are not written.
+
+    Args:
+        scored: what is kept for the next run; None if nothing is.
     """
-    reached = int(scored.reached.sum())
-    return f"another run goes on at photo {reached:,} of {photos:,}; with {AFRESH}, at the first"
+    if scored is not None:
+        reached = int(scored.reached.sum())
+        result = _with_warning(
+            result, f"another run goes on at photo {reached:,} of {photos:,}; with {AFRESH}, at the first"
+        )
+    if predictions is not None:
+        result = _with_warning(result, f"{predictions} is not written: the run was interrupted")
+    return result
 
 
 def _result_of_port(port: StoredPort, result: Evaluation) -> OfPort:
@@ -300,12 +286,6 @@ def _open_entrant(
     )
 
 
-def _classes_of(entrant: Entrant) -> Classes:
-    """Return the classes that a port tells apart, without the background."""
-    record = entrant.port.record
-    return Classes(record.label_count, record.label_map)
-
-
 def _open_set(data: Path, classes: Classes, options: Options) -> PhotoSet:
     """Open the photos of ports that tell these classes apart; there has to be one."""
     photos = open_photos(
@@ -314,87 +294,6 @@ def _open_set(data: Path, classes: Classes, options: Options) -> PhotoSet:
     if not (photos.photos or photos.failed):
         raise UsageError(f"there is no photo to score in these {photos.layout}", where=data)
     return photos
-
-
-@dataclass(frozen=True)
-class _Passes:
-    """What this process measured, by the place of each entrant, and where each pass is kept if the run does
-    not end.
-    """
-
-    measured: dict[int, Measured] = field(default_factory=dict)
-    files: dict[Path, list[int]] = field(default_factory=dict)
-
-    def settle(self, is_complete: bool) -> bool:
-        """Keep all passes for the next run, or drop them after a whole run. Return whether they are kept;
-        False also where a file cannot be written, or nothing was scored.
-        """
-        if is_complete:
-            for file in self.files:
-                unfinished.drop(file)
-            return False
-        measured_by_file = {
-            file: [self.measured[index] for index in places] for file, places in self.files.items()
-        }
-        return all(
-            unfinished.keep(file, group)
-            for file, group in measured_by_file.items()
-            if group[0].scored.reached.any()
-        )
-
-
-def _is_complete(part: Mapping[int, Measured], entrants: int) -> bool:
-    """Return whether a process measured all of so many entrants on all its photos."""
-    return len(part) == entrants and all(measured.scored.complete for measured in part.values())
-
-
-def _run_passes(
-    entrants: Sequence[Entrant],
-    sets: Mapping[Classes, PhotoSet],
-    options: Options,
-    process: Process,
-    afresh: bool,
-) -> _Passes:
-    """Run a pass over the photos for each group of ports that share one, because they take the same pixels
-    and tell the same classes apart. Go on where an earlier run was ended, unless `afresh`; Ctrl-C ends the
-    pass, and those after it are not run.
-
-    Args:
-        sets: the photos of each group's classes.
-
-    Raises:
-        KeyboardInterrupt: Ctrl-C came before the first photos were scored.
-    """
-    # the places of the entrants of each group
-    groups: dict[tuple[Classes, Preprocess, int | None, CropRounding], list[int]] = {}
-    for index, entrant in enumerate(entrants):
-        # Ports with the same key get the same pixels.
-        key = (
-            _classes_of(entrant),
-            entrant.protocol.geometry,
-            entrant.protocol.crop,
-            entrant.protocol.rounding,
-        )
-        groups.setdefault(key, []).append(index)
-    passes = _Passes()
-    for (classes, *_), places in groups.items():
-        members, photos = [entrants[index] for index in places], sets[classes].photos
-        file = unfinished.file_of_pass(members, photos, options, process)
-        try:
-            earlier = None if afresh else unfinished.read_kept(file, len(photos))
-            group = measure(members, photos, options, process, earlier, partial(unfinished.keep, file))
-        except KeyboardInterrupt:
-            if not passes.measured:
-                raise
-            break
-        passes.measured.update(zip(places, group, strict=True))
-        passes.files[file] = places
-        if not group[0].scored.complete:
-            break
-        # A whole group is kept in case a later one is interrupted.
-        if len(passes.measured) < len(entrants):
-            unfinished.keep(file, group)
-    return passes
 
 
 def _expected_accuracy(top1: float | None, tolerance: float | None) -> tuple[float, float] | None:
@@ -426,133 +325,6 @@ def _member(record: Record, recipes: Path | None) -> Member | None:
         return None
 
 
-def _make_evaluation(
-    entrant: Entrant, photos: PhotoSet, options: Options, measured: Measured, member: Member | None
-) -> Evaluation:
-    """Return the result of a port, with the verdict on the published figure, the agreement with the source if
-    that ran beside it, and warnings.
-
-    Args:
-        photos: the data set.
-        member: the recipe's variant, which has the published figure; None if there is none.
-    """
-    record, protocol, scored = entrant.port.record, entrant.protocol, measured.scored
-    accuracy = _accuracy(scored, PORT, len(photos.failed))
-    published = published_figure(record, member)
-    against: list[str] = []
-    if published:
-        against = obstacle_of_protocol(record) + obstacles(
-            protocol.square, photos, accuracy, options, published, scored.complete
-        )
-    judgement = judge(accuracy, published, against, notes_on_weights(record, member))
-    beside = None
-    warnings = (
-        *protocol_doubt(record, record.zoo, record.input.size),
-        *notes_on_proportion(record, protocol),
-        *measured.warnings,
-    )
-    if measured.earlier:
-        went_on = (
-            f"went on at photo {measured.earlier:,} of {len(photos.photos):,}, where an earlier run had ended"
-        )
-        warnings = (*warnings, went_on)
-    if measured.compared is not None:
-        of_source = _accuracy(scored, SOURCE, len(photos.failed))
-        beside = agreement(measured.reference, of_source, photos.photos, scored, measured.compared)
-        if lost := scored.models[SOURCE].failed:
-            first = lost[min(lost)]
-            warnings = (
-                *warnings,
-                f"the source failed on {len(lost):,} photos, such as {first.name}: {first.why}",
-            )
-    run, tried = measured.way.run, measured.way.tried
-    reached_photos = tuple(compress(photos.photos, scored.reached))
-    return Evaluation(
-        **vars(accuracy),
-        **vars(judgement),
-        photos=(str(photos.path), photos.layout),
-        failed=_failures(photos, scored),
-        excluded=photos.excluded,
-        classes_present=replace(photos, photos=reached_photos).classes,
-        protocol=protocol_in_words(protocol, options.crops),
-        preprocess=asdict(protocol),
-        fed=input_in_words(protocol, protocol.square, protocol.square),
-        crops=options.crops,
-        precision=run.precision,
-        device=options.device,
-        source=beside,
-        published=asdict(published) if published else None,
-        expected=None,
-        ok=True,
-        complete=scored.complete,
-        per_second=int(scored.reached.sum()) / scored.seconds,
-        limit=photos.limit,
-        split=options.split,
-        labels=None if photos.labels is None else str(photos.labels),
-        class_names=None if options.class_names is None else str(options.class_names),
-        warnings=warnings,
-        classes=record.classes,
-        run=run.words,
-        tried=tried,
-        # of the port in fp32 beside a faster run
-        fp32=_accuracy(scored, PORT if run == FP32 else PLAIN, len(photos.failed)) if tried else None,
-        waited=None if measured.way.network is None else scored.waited / scored.seconds,
-        network=measured.way.network,
-    )
-
-
-def _accuracy(scored: Scored, model: str, failed: int) -> Accuracy:
-    """Return the accuracy of a model of the pass over the photos that were reached and those that the data
-    set already names as failed.
-
-    Args:
-        model: its name in the pass.
-        failed: how many photos the data set names as failed; they count as wrong.
-    """
-    ranks, losses = scored.models[model].ranks, scored.models[model].losses
-    images = int(scored.reached.sum()) + failed
-    right, among5 = (int(np.count_nonzero((ranks >= 0) & (ranks < top))) for top in (1, 5))
-    known_losses = losses[~np.isnan(losses)]
-    loss = float(known_losses.mean()) if len(known_losses) else None
-    return _shares(right, among5, images, loss)
-
-
-def _shares(right: int, among5: int, images: int, loss: float | None = None) -> Accuracy:
-    """Return the accuracy of so many right answers, and of those among the five likeliest, of all images."""
-    return Accuracy(images, 100 * right / images, 100 * among5 / images, wilson(right, images), loss=loss)
-
-
-def _accuracy_with_labels(
-    photos: PhotoSet, relabelled: PhotoSet, scored: Scored, background: bool
-) -> Accuracy | None:
-    """Return the port's accuracy with other labels of the same photos; None if no photo has one. Photos that
-    have none are left out.
-    """
-    labels_by_place = {photo.place: photo.labels for photo in relabelled.photos}
-    # the classes that the port saw in each photo, likeliest first, and the right ones
-    answers = [
-        (scored.models[PORT].top[position], labels_by_place[photo.place])
-        for position, photo in enumerate(photos.photos)
-        if photo.place in labels_by_place
-    ]
-    if not answers:
-        return None
-    right, among5 = (
-        # Rows of the logits become labels: slim's background is row 0.
-        sum(bool({*likeliest[:top] - background} & {*labels}) for likeliest, labels in answers)
-        for top in (1, 5)
-    )
-    return _shares(right, among5, len(answers))
-
-
-def _failures(photos: PhotoSet, scored: Scored) -> tuple[Failure, ...]:
-    """Return the photos that failed: those that the data set names, then those that could not be scored, in
-    their order.
-    """
-    while_scored = {**scored.failed, **scored.models[PORT].failed}
-    return (*photos.failed, *(while_scored[position] for position in sorted(while_scored)))
-
-
 def _record_figures(port: StoredPort, photos: PhotoSet, measured: Measured, result: Evaluation) -> Evaluation:
     """Write the figures into the port's folder, and return the result, with a warning if there is one. The
     record lists the figures of every run, and keeps in full, for the report, those of the most photos. A
@@ -573,6 +345,14 @@ def _record_figures(port: StoredPort, photos: PhotoSet, measured: Measured, resu
     except FileError as error:
         return _with_warning(result, f"the figures are not in the port's folder: {error}")
     return result
+
+
+def _write_predictions(
+    file: AnyPath | None, port: StoredPort, photos: PhotoSet, measured: Measured, result: Evaluation
+) -> None:
+    """Write what the port saw in every photo, if there is a file to write."""
+    if file is not None:
+        write_predictions(Path(file), port.record, photos.photos, measured.scored.models[PORT], result.failed)
 
 
 def _with_warning(result: Evaluation, warning: str) -> Evaluation:

@@ -87,46 +87,19 @@ def measure(
     """
     device = process.device(options.device)
     ready = [_make_ready(entrant, options, device, len(photos)) for entrant in entrants]
-    models: dict[str, Classifier] = {}
-    logits: dict[str, Logits] = {}
-    for number, of_entrant in enumerate(ready):
-        # The models of all entrants share one pass, so that each needs its own name.
-        named = {_name_in_pass(role, number): model for role, model in of_entrant.models.items()}
-        models |= named
-        logits |= dict.fromkeys(named, logits_of(of_entrant.entrant.port.record))
-
-    def watch(positions: Sequence[int], by_name: NamedArrays) -> None:
-        """Show the logits of a batch to the entrants whose source runs beside them."""
-        for number, of_entrant in enumerate(ready):
-            if of_entrant.pair is not None:
-                by_role = {role: by_name[_name_in_pass(role, number)] for role in (PORT, SOURCE)}
-                of_entrant.pair.watch(positions, by_role)
-
-    def results_of(scored: Scored) -> list[Measured]:
-        """Return what was measured of each entrant, with what an earlier run measured."""
-        results = [of_entrant.result(number, scored) for number, of_entrant in enumerate(ready)]
-        if not earlier:
-            return results
-        return [_continue_pass(before, now) for before, now in zip(earlier, results, strict=True)]
-
-    last_kept = perf_counter()
-
-    def keep_so_far(scored: Callable[[], Scored]) -> None:
-        """Keep what was measured so far, unless that was done less than KEPT_EVERY seconds ago."""
-        nonlocal last_kept
-        if keep is not None and perf_counter() - last_kept >= KEPT_EVERY:
-            keep(results_of(scored()))
-            last_kept = perf_counter()
-
+    passing = _Pass(ready, earlier, keep)
+    models, logits = passing.models()
     done = int(earlier[0].scored.reached.sum()) if earlier else 0
     feed = replace(options.feed(options.crops, len(photos), process), done=done)
-    scored = score(photos, entrants[0].protocol, models, feed, logits, Watching(watch, keep_so_far))
+    scored = score(
+        photos, entrants[0].protocol, models, feed, logits, Watching(passing.watch, passing.keep_so_far)
+    )
     # After a long pass, each port is timed by itself: was it the network or the photos that took the time?
     if scored.complete and scored.seconds >= LONG:
         for of_entrant in ready:
             pixels = options.made_pixels(of_entrant.entrant.protocol)
             of_entrant.network = images_a_second(of_entrant.models[PORT], pixels)
-    return results_of(scored)
+    return passing.results(scored)
 
 
 @dataclass
@@ -160,6 +133,50 @@ class _ReadyEntrant:
         by_role = {role: scored.models[_name_in_pass(role, number)] for role in roles}
         way = Way(self.run, self.tried, self.network)
         return Measured(replace(scored, models=by_role), self.pair, self.reference, self.warnings, way=way)
+
+
+class _Pass:
+    """A pass of entrants over the photos that is under way; `earlier` and `keep` are those of `measure`."""
+
+    def __init__(
+        self,
+        ready: Sequence[_ReadyEntrant],
+        earlier: Sequence[Measured] | None,
+        keep: Callable[[Sequence[Measured]], object] | None,
+    ) -> None:
+        self.ready, self.earlier, self.keep = ready, earlier, keep
+        self.last_kept = perf_counter()
+
+    def models(self) -> tuple[dict[str, Classifier], dict[str, Logits]]:
+        """Return the models of all entrants, and what their logits are, under their names in the pass."""
+        models: dict[str, Classifier] = {}
+        logits: dict[str, Logits] = {}
+        for number, of_entrant in enumerate(self.ready):
+            # The models of all entrants share one pass, so that each needs its own name.
+            named = {_name_in_pass(role, number): model for role, model in of_entrant.models.items()}
+            models |= named
+            logits |= dict.fromkeys(named, logits_of(of_entrant.entrant.port.record))
+        return models, logits
+
+    def watch(self, positions: Sequence[int], by_name: NamedArrays) -> None:
+        """Show the logits of a batch to the entrants whose source runs beside them."""
+        for number, of_entrant in enumerate(self.ready):
+            if of_entrant.pair is not None:
+                by_role = {role: by_name[_name_in_pass(role, number)] for role in (PORT, SOURCE)}
+                of_entrant.pair.watch(positions, by_role)
+
+    def results(self, scored: Scored) -> list[Measured]:
+        """Return what was measured of each entrant, with what an earlier run measured."""
+        results = [of_entrant.result(number, scored) for number, of_entrant in enumerate(self.ready)]
+        if not self.earlier:
+            return results
+        return [_continue_pass(before, now) for before, now in zip(self.earlier, results, strict=True)]
+
+    def keep_so_far(self, scored: Callable[[], Scored]) -> None:
+        """Keep what was measured so far, unless that was done less than KEPT_EVERY seconds ago."""
+        if self.keep is not None and perf_counter() - self.last_kept >= KEPT_EVERY:
+            self.keep(self.results(scored()))
+            self.last_kept = perf_counter()
 
 
 def _make_ready(entrant: Entrant, options: Options, device: str, photo_count: int) -> _ReadyEntrant:
