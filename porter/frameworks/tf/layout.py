@@ -8,7 +8,6 @@ and dense kernels as (features, units).
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Collection, Mapping
 
 import numpy as np
@@ -98,12 +97,12 @@ def tensor_names(graph: Graph, node: Node, layer: str) -> dict[str, tuple[str, .
     `layer` may end with a kernel of a separable convolution, such as `block2_sepconv1/depthwise_kernel`.
     """
     roles = node.op.tensors(channels_of(graph)[node.source])
-    layer_name, kernel = _split_separable(layer)
+    layer_name, kernel = split_separable(layer)
     names = {role: tuple(f"{layer_name}/{name}" for name in _spellings(graph, node, role)) for role in roles}
     return {**names, "kernel": (layer,)} if kernel else names
 
 
-def _split_separable(layer: str) -> tuple[str, str]:
+def split_separable(layer: str) -> tuple[str, str]:
     """Split `block2_sepconv1/depthwise_kernel`, the name of a separable convolution's kernel, into the
     layer's name and the kernel's. For any other layer the kernel is "".
     """
@@ -297,7 +296,7 @@ def layer_names(graph: Graph, layers: LayerNames) -> dict[str, str]:
     free = Names()
     for path in graph.calls:
         if path in layers:
-            layer_name, kernel = _split_separable(layers[path])
+            layer_name, kernel = split_separable(layers[path])
             name = layer_name.replace("/", "_")
             if kernel:  # `sepconv1_depthwise` and `sepconv1_pointwise`
                 name += f"_{kernel.split('_')[0]}"
@@ -332,88 +331,3 @@ def pad_name(layer: str) -> str:
     """
     name, count = re.subn(r"_(conv|pool|depthwise|dw)(_\d+)?$", r"_pad\2", layer)
     return name if count else f"{layer}_pad"
-
-
-def counted_layers(
-    graph: Graph, convolutions: Collection[str] = (), layers: Mapping[str, str] = {}
-) -> dict[str, str]:
-    """Return the names, such as `conv2d_3`, that Keras 3's `.weights.h5` gives the layers of the graph's
-    Keras model.
-
-    Such a file holds no layer names: it counts layers by class in the order of `model.layers`
-    (keras/src/saving/saving_lib.py, `_save_container_state`). The order is by falling depth, which is the
-    longest way to the output in layers, and within a depth by the first visit of a search from the output,
-    inputs from first to last (keras/src/ops/function.py, `map_graph`). A site padded by explicit amounts is
-    two layers deep, because Keras needs a ZeroPadding2D.
-
-    Args:
-        graph: with the inputs of adds and concats in Keras's order.
-        convolutions: paths of dense nodes that the Keras model has as 1x1 convolutions, such as MobileNet
-            v1's head.
-        layers: the layers' own names by path, of which those of separable convolutions matter.
-    """
-    # The layer and the kernel of each half of a separable convolution, by path.
-    split_names = {path: _split_separable(layer) for path, layer in layers.items()}
-    kernels = {path: (layer, kernel) for path, (layer, kernel) in split_names.items() if kernel}
-    depthwise_halves = {path for path, (_, kernel) in kernels.items() if kernel.startswith("depthwise")}
-    depths = _depths(graph, depthwise_halves)
-    visits = {path: index for index, path in enumerate(_depth_first_paths(graph))}
-    counts: Counter[str] = Counter()
-    counted_names: dict[str, str] = {}
-    names: dict[str, str] = {}
-    for path in sorted(visits, key=lambda path: (-depths[path], visits[path])):
-        layer, kernel = kernels.get(path, (path, ""))
-        if kernel:
-            kind: str | None = "SeparableConv2D"
-        elif path in convolutions:
-            kind = "Conv2D"
-        else:
-            kind = keras_class(graph, graph.by_path[path])
-        if kind is None:
-            continue
-        # The two halves of a separable convolution are one layer, counted once.
-        if layer not in counted_names:
-            counted_names[layer] = COUNTER_NAMES[kind] + (f"_{counts[kind]}" if counts[kind] else "")
-            counts[kind] += 1
-        names[path] = f"{counted_names[layer]}/{kernel}" if kernel else counted_names[layer]
-    return names
-
-
-def _depths(graph: Graph, depthwise_halves: Collection[str]) -> dict[str, int]:
-    """Return how many layers lie between each node and the output, the longest way; nodes that do not lead
-    there are left out. The depthwise half of a separable convolution is one layer with the node after it.
-    """
-    depths: dict[str, int] = {graph.output: 0}
-    # From the output on; what does not lead to it has no depth.
-    for node in reversed(graph.nodes):
-        if node.path not in depths:
-            continue
-        if _has_pad_layer(node):
-            layers_of_node = 2
-        elif node.path in depthwise_halves:
-            layers_of_node = 0  # it is in the layer of the next node
-        else:
-            layers_of_node = 1
-        for path in node.inputs:
-            depths[path] = max(depths.get(path, 0), depths[node.path] + layers_of_node)
-    return depths
-
-
-def _has_pad_layer(node: Node) -> bool:
-    """Say whether Keras needs a ZeroPadding2D before the node's layer."""
-    convention = getattr(node.op, "convention", None)
-    return convention is not None and convention.rule == "explicit" and any(convention.pads)
-
-
-def _depth_first_paths(graph: Graph) -> list[str]:
-    """Return the paths in the order of their first visit by a depth-first search from the output."""
-    visited: dict[str, None] = {}
-    waiting = [graph.output]
-    while waiting:
-        path = waiting.pop()
-        if path in visited or path not in graph.by_path:
-            continue
-        visited[path] = None
-        # The first input is taken next.
-        waiting += reversed(graph.by_path[path].inputs)
-    return list(visited)

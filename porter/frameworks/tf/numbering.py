@@ -1,4 +1,5 @@
-"""Layers that Keras numbers itself, in files of models that were not the first of their session.
+"""Layers that Keras numbers itself: in `.weights.h5` files, which hold no names, and in files of models that
+were not the first of their session.
 
 A layer without a name gets its class's name and a count that goes on through the process: `conv2d` to
 `conv2d_93` in one InceptionV3, `conv2d_94` to `conv2d_187` in the next; Keras 2 began at `conv2d_1` (get_uid
@@ -9,11 +10,12 @@ the layers of a class were made.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Collection
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from porter.frameworks.tf.layout import COUNTER_NAMES
+from porter.frameworks.tf.layout import COUNTER_NAMES, keras_class, split_separable
+from porter.graph import Graph, Node
 
 _NUMBERED_LAYER = re.compile(
     rf"(?P<prefix>(?:.*/)?)(?P<kind>{'|'.join(COUNTER_NAMES.values())})(?:_(?P<number>\d{{1,9}}))?"
@@ -96,3 +98,88 @@ def _automatic_number(layer: Any) -> int | None:
     if match is None or match[1].replace("_", "") != type(layer).__name__.lower():
         return None
     return int(match[2] or 0)
+
+
+def counted_layers(
+    graph: Graph, convolutions: Collection[str] = (), layers: Mapping[str, str] = {}
+) -> dict[str, str]:
+    """Return the names, such as `conv2d_3`, that Keras 3's `.weights.h5` gives the layers of the graph's
+    Keras model.
+
+    Such a file holds no layer names: it counts layers by class in the order of `model.layers`
+    (keras/src/saving/saving_lib.py, `_save_container_state`). The order is by falling depth, which is the
+    longest way to the output in layers, and within a depth by the first visit of a search from the output,
+    inputs from first to last (keras/src/ops/function.py, `map_graph`). A site padded by explicit amounts is
+    two layers deep, because Keras needs a ZeroPadding2D.
+
+    Args:
+        graph: with the inputs of adds and concats in Keras's order.
+        convolutions: paths of dense nodes that the Keras model has as 1x1 convolutions, such as MobileNet
+            v1's head.
+        layers: the layers' own names by path, of which those of separable convolutions matter.
+    """
+    # The layer and the kernel of each half of a separable convolution, by path.
+    split_names = {path: split_separable(layer) for path, layer in layers.items()}
+    kernels = {path: (layer, kernel) for path, (layer, kernel) in split_names.items() if kernel}
+    depthwise_halves = {path for path, (_, kernel) in kernels.items() if kernel.startswith("depthwise")}
+    depths = _depths(graph, depthwise_halves)
+    visits = {path: index for index, path in enumerate(_depth_first_paths(graph))}
+    counts: Counter[str] = Counter()
+    counted_names: dict[str, str] = {}
+    names: dict[str, str] = {}
+    for path in sorted(visits, key=lambda path: (-depths[path], visits[path])):
+        layer, kernel = kernels.get(path, (path, ""))
+        if kernel:
+            kind: str | None = "SeparableConv2D"
+        elif path in convolutions:
+            kind = "Conv2D"
+        else:
+            kind = keras_class(graph, graph.by_path[path])
+        if kind is None:
+            continue
+        # The two halves of a separable convolution are one layer, counted once.
+        if layer not in counted_names:
+            counted_names[layer] = COUNTER_NAMES[kind] + (f"_{counts[kind]}" if counts[kind] else "")
+            counts[kind] += 1
+        names[path] = f"{counted_names[layer]}/{kernel}" if kernel else counted_names[layer]
+    return names
+
+
+def _depths(graph: Graph, depthwise_halves: Collection[str]) -> dict[str, int]:
+    """Return how many layers lie between each node and the output, the longest way; nodes that do not lead
+    there are left out. The depthwise half of a separable convolution is one layer with the node after it.
+    """
+    depths: dict[str, int] = {graph.output: 0}
+    # From the output on; what does not lead to it has no depth.
+    for node in reversed(graph.nodes):
+        if node.path not in depths:
+            continue
+        if _has_pad_layer(node):
+            layers_of_node = 2
+        elif node.path in depthwise_halves:
+            layers_of_node = 0  # it is in the layer of the next node
+        else:
+            layers_of_node = 1
+        for path in node.inputs:
+            depths[path] = max(depths.get(path, 0), depths[node.path] + layers_of_node)
+    return depths
+
+
+def _has_pad_layer(node: Node) -> bool:
+    """Say whether Keras needs a ZeroPadding2D before the node's layer."""
+    convention = getattr(node.op, "convention", None)
+    return convention is not None and convention.rule == "explicit" and any(convention.pads)
+
+
+def _depth_first_paths(graph: Graph) -> list[str]:
+    """Return the paths in the order of their first visit by a depth-first search from the output."""
+    visited: dict[str, None] = {}
+    waiting = [graph.output]
+    while waiting:
+        path = waiting.pop()
+        if path in visited or path not in graph.by_path:
+            continue
+        visited[path] = None
+        # The first input is taken next.
+        waiting += reversed(graph.by_path[path].inputs)
+    return list(visited)
