@@ -95,7 +95,7 @@ def write_class(
     # The loops of `forward`, by the first part of each.
     runs = {run.names[0]: (run.names, run.pattern, run.numbers) for run in writer.runs}
     signature = ["self", *(p.name if p.default is None else f"{p.name}={p.default}" for p in parameters)]
-    signature += ["*", *language.passed] if language.passed else []
+    signature += ["*", *language.passed_names] if language.passed_names else []
     forward = Forward(language, template, writer.flags, runs, writer.inlined)
     code = Code()
     methods = code.within(f"class {name}({language.module}):")
@@ -314,7 +314,7 @@ class _BodyWriter:
         """
         if alternative.kind in (CHAIN, ROW):
             members = tuple(self._chain_member(member, alternative.at, owner) for member in alternative.parts)
-            return self.known.language.chained(members, alternative.kind == ROW)
+            return self.known.language.chain(members, alternative.kind == ROW)
         texts = {
             slot: express(self.arguments, slot, vector, owner)
             for slot, vector in alternative.arguments.items()
@@ -357,8 +357,8 @@ class _BodyWriter:
         shared = self.known.norms.get(kind, {})
         if shared and all(texts[slot] == text for slot, text in shared.items()):
             rest = {slot: text for slot, text in texts.items() if slot not in shared}
-            return self.known.language.made(kind, rest, self.known.language.norms[kind].name)
-        return self.known.language.made(kind, texts, None)
+            return self.known.language.construct(kind, rest, self.known.language.norms[kind].name)
+        return self.known.language.construct(kind, texts, None)
 
 
 def call_class(called: Class, texts: Mapping[str, Expression], language: Language) -> Bracketed:
@@ -368,7 +368,7 @@ def call_class(called: Class, texts: Mapping[str, Expression], language: Languag
     positional = [texts[p.name] for p in called.parameters if p.default is None]
     named = {p.name: texts[p.name] for p in called.parameters if p.default not in (None, texts[p.name])}
     constructor_call = call(called.name, *positional, **named)
-    return replace(constructor_call, items=(*constructor_call.items, *language.passed_on))
+    return replace(constructor_call, items=(*constructor_call.items, *language.passed_items))
 
 
 def recurring_norms(tree: Body, language: Language) -> dict[str, dict[str, str]]:

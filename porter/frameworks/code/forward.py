@@ -99,7 +99,7 @@ class Forward:
             variable = self._free_variable(part, live)
             self.code.line(f"{variable} = {source}")
         loop = self.code.within(f"for index in {numbers}:")
-        loop.line(f"{variable} = {self.language.got(pattern)}({variable})")
+        loop.line(f"{variable} = {self.language.get_part(pattern)}({variable})")
         self.variables[names[-1]] = variable
         return names
 
@@ -214,7 +214,7 @@ class Forward:
         function = self._function_of(part)
         if function is None:
             return self._call_part(part, inputs)
-        applied = self.language.applied(function, inputs)
+        applied = self.language.apply_function(function, inputs)
         flag = self.flags.get((part.name, None))
         if flag is None:
             return applied

@@ -165,23 +165,23 @@ class Language:
         taken: other names that it uses itself.
         of_modules: names that every module has; a part of that name would hide them.
         rows: whether numbered uses of a block, one after the other, are a list without names.
-        given: an argument that every constructor takes by name and passes on.
+        passed: an argument that every constructor takes by name and passes on, such as `rngs`.
         functions: kinds that are said where they are applied, and have no arguments.
         with_tensors: kinds that hold tensors.
         of_map: the layer that makes a map of features.
-        kept: for a global pool, the one that keeps its map; None for other layers.
         norms: kinds of batch norms by the names that they get where several places share some arguments, with
             these arguments' defaults.
-        applied: one of `functions` applied to values.
-        made: what makes a layer of a kind from the text of each argument; of a norm under a name, without
-            those that it includes.
-        chained: what makes a chain of layers, whose items are named, or a row of them.
+        keep_map: makes of a global pool the one that keeps its map; None of other layers.
+        apply_function: applies one of `functions` to values: of `maximum`, a and b, `torch.maximum(a, b)`.
+        construct: makes a layer of a kind from the text of each argument, `nn.Conv2d(3, 64, 7)`; a norm under
+            a name, without the arguments that it includes.
+        chain: makes a chain of layers, whose items are named, or a row of them: `nnx.Sequential(a, b)`.
         inline: where a kind without tensors is said where it is applied, if it is the same in all uses of a
-            block: the layer of constant arguments, applied to values. None where a layer of any kind is a
-            part of its module.
-        added: the call that adds a part to a module (`self`) or to a row, by its name as the inside of an
-            f-string.
-        got: the part of that name.
+            block: the layer of constant arguments, applied to values, `nnx.max_pool(x, (2, 2))`. None where a
+            layer of any kind is a part of its module.
+        add_part: adds a part to a module (`self`) or to a row, by its name as the inside of an f-string:
+            `setattr(self, f"unit{index}", layer)`.
+        get_part: gets the part of that name: `getattr(self, f"unit{index}")`.
     """
 
     module: str
@@ -195,14 +195,14 @@ class Language:
     functions: Collection[str]
     with_tensors: Collection[str]
     of_map: Layer
-    kept: Callable[[Layer], Layer | None]
+    keep_map: Callable[[Layer], Layer | None]
     norms: Mapping[str, Norm]
-    applied: Callable[[str, Sequence[Expression]], Expression]
-    made: Callable[[str, Mapping[str, Expression], str | None], Expression]
-    chained: Callable[[tuple[Item, ...], bool], Bracketed]
-    added: Callable[[str, str, Expression], Bracketed]
-    got: Callable[[str], str]
-    given: str = ""
+    apply_function: Callable[[str, Sequence[Expression]], Expression]
+    construct: Callable[[str, Mapping[str, Expression], str | None], Expression]
+    chain: Callable[[tuple[Item, ...], bool], Bracketed]
+    add_part: Callable[[str, str, Expression], Bracketed]
+    get_part: Callable[[str], str]
+    passed: str = ""
     rows: bool = False
     inline: Callable[[str, Mapping[str, Expression], Sequence[Expression]], Expression] | None = None
 
@@ -212,14 +212,14 @@ class Language:
         return ROW if self.rows else CHAIN
 
     @property
-    def passed(self) -> tuple[str, ...]:
-        """How a function takes `given`."""
-        return (self.given,) if self.given else ()
+    def passed_names(self) -> tuple[str, ...]:
+        """How a function takes `passed`."""
+        return (self.passed,) if self.passed else ()
 
     @property
-    def passed_on(self) -> tuple[Item, ...]:
-        """How a call passes `given` on."""
-        return tuple(Item(name, name) for name in self.passed)
+    def passed_items(self) -> tuple[Item, ...]:
+        """How a call passes `passed` on."""
+        return tuple(Item(name, name) for name in self.passed_names)
 
     @property
     def reserved(self) -> frozenset[str]:

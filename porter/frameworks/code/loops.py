@@ -66,12 +66,12 @@ class Owner:
     def add(self, code: Code, pattern: str, use: Bracketed) -> None:
         """Write what adds the part called `pattern`: `self.add_module(f"block{index}", block)`."""
         added = Code(code.depth)
-        added.say("", self.language.added(self.name, pattern, use))
+        added.say("", self.language.add_part(self.name, pattern, use))
         if len(added.lines) == 1:
             code.lines.extend(added.lines)
             return
         code.say("block = ", use)
-        code.say("", self.language.added(self.name, pattern, "block"))
+        code.say("", self.language.add_part(self.name, pattern, "block"))
 
 
 @dataclass(frozen=True)

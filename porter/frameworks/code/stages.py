@@ -62,7 +62,7 @@ def write_stages(
         texts[key] = text
     used = arguments.used_arguments()
     use = call(first_row.kind, texts)
-    lines = _function_lines(name, [*used, *language.passed], first_row, length, use, language)
+    lines = _function_lines(name, [*used, *language.passed_names], first_row, length, use, language)
     calls = {
         row: _call_stage(name, {key: vector[number] for key, vector in used.items()}, language)
         for number, row in enumerate(runs)
@@ -178,4 +178,4 @@ def _call_stage(name: str, values: Mapping[str, PlainValue], language: Language)
         Item(literal(value), key if index >= positional else "")
         for index, (key, value) in enumerate(values.items())
     )
-    return Bracketed(name, (*items, *language.passed_on))
+    return Bracketed(name, (*items, *language.passed_items))

@@ -126,7 +126,7 @@ def _without_reshapes(graph: Graph, steps: Sequence[LayerStep], language: Langua
         # Nothing else reads the features.
         if makes_map and source is not None and reads[source.path] == 1:
             # the same pool with its axes kept; None where the source is no such pool
-            pool = language.kept(source.layer)
+            pool = language.keep_map(source.layer)
             if pool is not None:
                 pools[step.path], kept[source.path] = source.path, pool
     return [

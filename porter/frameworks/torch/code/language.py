@@ -91,16 +91,16 @@ LANGUAGE = Language(
     functions=FUNCTIONS,
     with_tensors=WITH_TENSORS,
     of_map=MAP_OF_FEATURES,
-    kept=lambda layer: (
+    keep_map=lambda layer: (
         Layer(GLOBAL_POOLS[layer.kind], {"output_size": 1}) if layer.kind in GLOBAL_POOLS else None
     ),
     norms={
         kind: Norm(kind, f"nn.{kind}", {slot: NORM_DEFAULTS[slot] for slot in ("eps", "momentum")})
         for kind in NORMS
     },
-    applied=_function_call,
-    made=_constructor_call,
-    chained=lambda items, row: Bracketed("chain", items),
-    added=lambda target, name, layer: call(f"{target}.add_module", f'f"{name}"', layer),
-    got=lambda name: f'self.get_submodule(f"{name}")',
+    apply_function=_function_call,
+    construct=_constructor_call,
+    chain=lambda items, row: Bracketed("chain", items),
+    add_part=lambda target, name, layer: call(f"{target}.add_module", f'f"{name}"', layer),
+    get_part=lambda name: f'self.get_submodule(f"{name}")',
 )
