@@ -1,3 +1,4 @@
-"""What porter knows of JAX: how Flax names tensors and orders their axes. It runs no models and writes no
-ports.
+"""What porter knows of the zoos that are written in JAX: how Flax's older modules, flax.linen, name tensors
+and order their axes. It runs no models and writes no ports. porter.frameworks.flax does that in flax.nnx,
+whose names and axes are others.
 """

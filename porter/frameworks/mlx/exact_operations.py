@@ -14,7 +14,7 @@ import numpy as np
 from porter.base.dtypes import Numbers
 from porter.filegraph.kernels import windows
 from porter.filegraph.kernels.layouts import reorder_axes, with_channels_first, with_channels_last
-from porter.filegraph.kernels.values import erf, softmax
+from porter.filegraph.kernels.values import erf, sigmoid, softmax
 from porter.filegraph.kernels.windows import Grid
 
 Pair = int | tuple[int, int]
@@ -70,15 +70,6 @@ def _transposed(
     return with_channels_last(result)
 
 
-def _sigmoid(x: Numbers) -> Numbers:
-    """Compute a sigmoid from exp(-|x|), which cannot overflow: 1 / (1 + exp(-x)), and exp(x) / (1 + exp(x))
-    for x below 0.
-    """
-    powers = np.exp(-np.abs(x))
-    values: Numbers = np.where(x >= 0, 1, powers) / (1 + powers)
-    return values
-
-
 def _logsumexp(x: Numbers, axis: int, keepdims: bool = False) -> Numbers:
     """Compute the logarithm of a sum of exponentials. The largest number is taken off first, so that none
     overflows.
@@ -109,7 +100,7 @@ _OF_CORE: dict[str, Callable[..., mx.array]] = {
     "conv2d": _run_by_numpy(_conv),
     "conv_transpose2d": _run_by_numpy(_transposed),
     "erf": _run_by_numpy(erf),
-    "sigmoid": _run_by_numpy(_sigmoid),
+    "sigmoid": _run_by_numpy(sigmoid),
     "softmax": _run_by_numpy(softmax),
     "logsumexp": _run_by_numpy(_logsumexp),
 }

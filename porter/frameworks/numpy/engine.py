@@ -23,6 +23,7 @@ from porter.filegraph.kernels.layouts import with_channels_first, with_channels_
 from porter.filegraph.program import KernelProgram, OperatorCall
 from porter.formats.recognition import known_format
 from porter.frameworks import UNCUT, Classifier
+from porter.frameworks.defaults import disagreement as disagreement
 from porter.frameworks.images import further_arrays, make_cpu_classifier
 from porter.frameworks.last_uses import last_uses
 from porter.graph import TakesInputs
@@ -210,10 +211,6 @@ def run_reference(
     replacements = {taps[path]: cut[path] for path in cut if path in taps}
     values = model(batch, tuple(dict.fromkeys(taps.values())), replacements)
     return {path: values[tap] for path, tap in taps.items() if tap in values}
-
-
-def disagreement(checkpoint: Checkpoint, batch: Array) -> None:
-    """Return None, whatever the file and the batch, because nothing else runs these files."""
 
 
 def classifier(

@@ -17,6 +17,7 @@ from porter.base.ways_to_run import Run
 from porter.data.preprocess import Preprocess
 from porter.filegraph.program import KernelProgram
 from porter.frameworks import UNCUT, Classifier, expect_run
+from porter.frameworks.defaults import with_other_pads as with_other_pads
 from porter.frameworks.images import arrays_for_inputs, as_maps, expect_fit, make_cpu_classifier
 from porter.frameworks.numpy import engine
 from porter.frameworks.numpy.engine import NumpyModel
@@ -98,10 +99,6 @@ def run(model: PortModel, batch: Array, taps: Sequence[str], cut: NamedArrays = 
         return engine.run_reference(model.net, images, names, cut)
     except (CannotRun, Contradiction) as error:  # of a source it would be no verdict
         raise CheckFailed(f"the port's own net does not run: {error.message}", where=error.where) from None
-
-
-def with_other_pads(model: PortModel, plan: Plan) -> None:
-    """Return None: a net is written anew for each plan, and shares no weights."""
 
 
 def classifier(

@@ -18,7 +18,7 @@ from porter.base.errors import CheckFailed, FileError, UsageError, first_line
 from porter.formats.tensorflow import import_tensorflow, quiet_stderr
 from porter.frameworks import UNCUT, Tensors
 from porter.frameworks.images import arrays_for_inputs, expect_axes, expect_fit
-from porter.frameworks.tf.layout import keras_class, layer_names
+from porter.frameworks.tf.layout import channels_last_shape, keras_class, layer_names
 from porter.frameworks.tflite import FILE, FILE_BYTES
 from porter.frameworks.tflite.conversion import (
     SCOPE,
@@ -81,7 +81,7 @@ class LiteModel:
             )
         arrays = [np.asarray(batch) for batch in batches]
         for batch, shape in zip(arrays, shapes.values(), strict=True):
-            expect_axes(batch.shape, (*shape[1:], shape[0]) if is_map(shape) else shape)
+            expect_axes(batch.shape, channels_last_shape(shape))
         outputs = self._outputs(arrays)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from porter.base.package import expect_installed, install
 from porter.formats.triton import load_triton
 from porter.frameworks import UNCUT
+from porter.frameworks.defaults import disagreement as disagreement
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.base.dtypes import Array, Dtype, NamedArrays
@@ -89,10 +90,6 @@ def classifier(model: Any, protocol: Preprocess, device: str, how: Run, tap: str
     from porter.frameworks.torch.evaluate import make_classifier
 
     return make_classifier(model, protocol, device, how, tap)
-
-
-def disagreement(checkpoint: Checkpoint, batch: Array) -> None:
-    """Return None, whatever the file and the batch: torch is the only one that runs these files."""
 
 
 def _expect_torch() -> None:
