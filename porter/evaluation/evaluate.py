@@ -33,11 +33,11 @@ from porter.evaluation.details import write_details
 from porter.evaluation.distributed import Process, join_run, this_process
 from porter.evaluation.figures import make_evaluation
 from porter.evaluation.measuring import Entrant, Measured, merged
-from porter.evaluation.options import Options
-from porter.evaluation.passes import classes_of, is_complete, run_passes
+from porter.evaluation.photo_options import Options
 from porter.evaluation.protocol import protocol_of
 from porter.evaluation.results import Evaluation, OfPort
 from porter.evaluation.scoring import Scored
+from porter.evaluation.shared_passes import classes_of, is_complete, run_passes
 from porter.files import expect_folder, path_of
 from porter.graph import tensor_shapes
 from porter.port import Record, StoredPort, read_port, update_record

@@ -13,7 +13,7 @@ from porter.data.protocol_words import input_in_words, protocol_in_words
 from porter.evaluation.comparison import PLAIN, PORT, SOURCE, agreement
 from porter.evaluation.intervals import wilson
 from porter.evaluation.measuring import Entrant, Measured
-from porter.evaluation.options import Options
+from porter.evaluation.photo_options import Options
 from porter.evaluation.protocol import notes_on_proportion
 from porter.evaluation.published_verdict import (
     judge,

@@ -14,7 +14,7 @@ from porter.data.preprocess import Preprocess
 from porter.evaluation import comparison, scoring
 from porter.evaluation.comparison import PLAIN, PORT, SOURCE, PhotoDistances
 from porter.evaluation.distributed import Process
-from porter.evaluation.options import Options
+from porter.evaluation.photo_options import Options
 from porter.evaluation.scoring import Logits, Scored, Watching, score
 from porter.evaluation.source_run import source_classifier
 from porter.evaluation.speed import AS_ASKED, LONG, Tried, Way, images_a_second, try_runs

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 from porter.data.labels import IMAGENET
 from porter.data.photos import VALIDATION_IMAGES, PhotoSet
-from porter.evaluation.options import Options
+from porter.evaluation.photo_options import Options
 from porter.evaluation.results import Accuracy, Judgement
 from porter.port import Record
 from porter.recipe import Member, Published

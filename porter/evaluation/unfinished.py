@@ -22,7 +22,7 @@ from porter.data.pipeline.store import identity_of_place
 from porter.evaluation.comparison import PhotoDistances
 from porter.evaluation.distributed import Process
 from porter.evaluation.measuring import Entrant, Measured
-from porter.evaluation.options import Options
+from porter.evaluation.photo_options import Options
 from porter.evaluation.scoring import Scored, Scores, unscored
 from porter.files import cache_dir, write_whole
 

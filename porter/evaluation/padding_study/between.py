@@ -14,12 +14,12 @@ from porter.base.package import page
 from porter.data.photos import Failure, PhotoSet
 from porter.data.preprocess import Preprocess
 from porter.data.protocol_words import protocol_in_words
-from porter.evaluation.options import Options
 from porter.evaluation.padding_study.best_case import LEVEL, CaseRanking, judge
 from porter.evaluation.padding_study.cases import Trial
 from porter.evaluation.padding_study.rounds import Outcome
 from porter.evaluation.padding_study.runs import Bench
 from porter.evaluation.padding_study.study_results import StudyAnswer
+from porter.evaluation.photo_options import Options
 from porter.evaluation.protocol import expect_square
 from porter.evaluation.results import Crops
 from porter.graph import Graph, tensor_shapes, with_classes

@@ -16,10 +16,10 @@ from porter.data.preprocess import Preprocess
 from porter.evaluation.distributed import Process
 from porter.evaluation.losses import Losses, entropies, entropy_of, log_losses
 from porter.evaluation.measuring import logits_of
-from porter.evaluation.options import Options
 from porter.evaluation.padding_study.best_case import UNSCORED, Ranks
 from porter.evaluation.padding_study.cases import Setting, Trial
 from porter.evaluation.padding_study.rounds import Outcome
+from porter.evaluation.photo_options import Options
 from porter.evaluation.ranking import probabilities
 from porter.evaluation.scoring import Scored, Watching, score
 from porter.frameworks import Destination, get_destination

@@ -21,7 +21,6 @@ from porter.data.photos import Failure, PhotoSet
 from porter.data.preprocess import Preprocess
 from porter.data.protocol_words import protocol_in_words
 from porter.evaluation.measuring import logits_of
-from porter.evaluation.options import Options
 from porter.evaluation.padding_study.best_case import error, judge, mean, undecided
 from porter.evaluation.padding_study.between import decide, networks_of_zoos, parse_between
 from porter.evaluation.padding_study.cases import Setting, Trial, site_at
@@ -31,6 +30,7 @@ from porter.evaluation.padding_study.rounds import Outcome, run_rounds
 from porter.evaluation.padding_study.runs import Bench
 from porter.evaluation.padding_study.studied_sites import parse_sites
 from porter.evaluation.padding_study.study_results import Case, Study, StudyAnswer
+from porter.evaluation.photo_options import Options
 from porter.evaluation.protocol import expect_square
 from porter.evaluation.results import Crops
 from porter.files import path_of

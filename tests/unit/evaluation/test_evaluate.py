@@ -26,7 +26,7 @@ from porter.base.ways_to_run import FP32, Run
 from porter.data.labels import imagenet_classes
 from porter.data.photo_decoding import open_image
 from porter.data.pipeline import making
-from porter.evaluation import details, evaluate as evaluate_module, measuring, passes, scoring, speed
+from porter.evaluation import details, evaluate as evaluate_module, measuring, scoring, shared_passes, speed
 from porter.evaluation.csv_tables import write_results
 from porter.evaluation.distributed import Process
 from porter.evaluation.results import NAMED, Accuracy, Evaluation
@@ -332,7 +332,7 @@ def test_reals_labels_stand_beside_the_photos_own(
     assert found.images == 3 and found.top1 == pytest.approx(100 * sum(map(int.__eq__, own, best)) / 3)
     assert found.real is not None and (found.real.images, found.real.top1) == (2, 50.0)
     monkeypatch.setattr(
-        passes,
+        shared_passes,
         "measure",
         lambda *args: pytest.fail("photos were scored before the labels were read"),
     )

@@ -9,7 +9,7 @@ import pytest
 from porter.base.ways_to_run import Run
 from porter.data.photos import Bytes, Failure, Photo, PhotoSet
 from porter.evaluation.intervals import wilson
-from porter.evaluation.options import Options
+from porter.evaluation.photo_options import Options
 from porter.evaluation.published_verdict import (
     judge,
     notes_on_weights,

@@ -13,7 +13,7 @@ from porter.data.preprocess import CropRounding, Preprocess
 from porter.evaluation import unfinished
 from porter.evaluation.distributed import Process
 from porter.evaluation.measuring import Entrant, Measured, measure
-from porter.evaluation.options import Options
+from porter.evaluation.photo_options import Options
 
 
 @dataclass(frozen=True)
