@@ -153,8 +153,9 @@ def _measure(
         measured = merged(by_process)
         if not measured.scored.complete and not measured.scored.reached.any():
             continue
-        classes, member = classes_of(entrant), _member(entrant.port.record, recipes)
+        classes = classes_of(entrant)
         data_set = sets[classes]
+        member = _member(entrant.port.record, recipes)
         result = make_evaluation(entrant, data_set, options, measured, member, relabelled.get(classes))
         result = _judge_expected(result, expected)
         if not result.complete:
