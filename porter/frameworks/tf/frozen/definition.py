@@ -13,136 +13,40 @@ from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_graph.ops import PLAIN
 from porter.graph.walks import upstream
 
-PURE_OPS = frozenset(
-    (
-        "Const",
-        "Placeholder",
-        "PlaceholderWithDefault",
-        "Identity",
-        "IdentityN",
-        "Snapshot",
-        "StopGradient",
-        "PreventGradient",
-        "CheckNumerics",
-        "Conv2D",
-        "DepthwiseConv2dNative",
-        "BiasAdd",
-        "BiasAddV1",
-        "MatMul",
-        "BatchMatMul",
-        "BatchMatMulV2",
-        "FusedBatchNorm",
-        "FusedBatchNormV2",
-        "FusedBatchNormV3",
-        "BatchNormWithGlobalNormalization",
-        "MaxPool",
-        "MaxPoolV2",
-        "AvgPool",
-        "Mean",
-        "Sum",
-        "Max",
-        "Min",
-        "Prod",
-        *PLAIN,
-        "LeakyRelu",
-        "Softmax",
-        "LogSoftmax",
-        "Erf",
-        "Erfc",
-        "LRN",
-        "Einsum",
-        "Conv2DBackpropInput",
-        "Add",
-        "AddV2",
-        "AddN",
-        "Sub",
-        "Mul",
-        "Div",
-        "RealDiv",
-        "Maximum",
-        "Minimum",
-        "SquaredDifference",
-        "Pow",
-        "ClipByValue",
-        "Neg",
-        "Abs",
-        "Square",
-        "Sqrt",
-        "Rsqrt",
-        "Reciprocal",
-        "Inv",
-        "Exp",
-        "Expm1",
-        "Log",
-        "Cast",
-        "Log1p",
-        "Tan",
-        "Sinh",
-        "Cosh",
-        "Asinh",
-        "Acosh",
-        "Atanh",
-        "Mod",
-        "TruncateMod",
-        "NotEqual",
-        "Cumsum",
-        "Reshape",
-        "Squeeze",
-        "ExpandDims",
-        "Transpose",
-        "Concat",
-        "ConcatV2",
-        "Split",
-        "SplitV",
-        "Pack",
-        "Unpack",
-        "Slice",
-        "DepthToSpace",
-        "SpaceToDepth",
-        "SpaceToBatchND",
-        "BatchToSpaceND",
-        "ReverseV2",
-        "Tile",
-        "FloorDiv",
-        "FloorMod",
-        "SpaceToBatch",
-        "BatchToSpace",
-        "BroadcastTo",
-        "MatrixBandPart",
-        "MatrixDiagPartV3",
-        "MatrixDiagV3",
-        "Fill",
-        "OnesLike",
-        "Range",
-        "Roll",
-        "ZerosLike",
-        "ResizeNearestNeighbor",
-        "ResizeBilinear",
-        "ResizeBicubic",
-        "StridedSlice",
-        "Shape",
-        "ShapeN",
-        "Size",
-        "Rank",
-        "Pad",
-        "PadV2",
-        "MirrorPad",
-        "ArgMax",
-        "Gather",
-        "GatherV2",
-        "Equal",
-        "IsFinite",
-        "Less",
-        "LessEqual",
-        "Greater",
-        "GreaterEqual",
-        "LogicalAnd",
-        "LogicalOr",
-        "LogicalNot",
-        "Select",
-        "SelectV2",
-    )
-)
+_PURE_OPS_BY_KIND = {
+    "constants and what gives a value on": (
+        "Const Placeholder PlaceholderWithDefault Identity IdentityN Snapshot StopGradient "
+        "PreventGradient CheckNumerics Cast"
+    ),
+    "layers": (
+        "Conv2D DepthwiseConv2dNative Conv2DBackpropInput BiasAdd BiasAddV1 MatMul BatchMatMul "
+        "BatchMatMulV2 Einsum FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3 "
+        "BatchNormWithGlobalNormalization LRN MaxPool MaxPoolV2 AvgPool"
+    ),
+    "activations": "LeakyRelu Softmax LogSoftmax",
+    "reductions": "Mean Sum Max Min Prod ArgMax Cumsum",
+    "of two numbers": (
+        "Add AddV2 AddN Sub Mul Div RealDiv FloorDiv Mod FloorMod TruncateMod Maximum Minimum "
+        "SquaredDifference Pow"
+    ),
+    "of one number": (
+        "ClipByValue Neg Abs Square Sqrt Rsqrt Reciprocal Inv Exp Expm1 Log Log1p Erf Erfc Tan Sinh "
+        "Cosh Asinh Acosh Atanh"
+    ),
+    "comparisons": (
+        "Equal NotEqual Less LessEqual Greater GreaterEqual IsFinite LogicalAnd LogicalOr LogicalNot "
+        "Select SelectV2"
+    ),
+    "moves": (
+        "Reshape Squeeze ExpandDims Transpose Concat ConcatV2 Split SplitV Pack Unpack Slice "
+        "StridedSlice Gather GatherV2 ReverseV2 Roll Tile BroadcastTo Pad PadV2 MirrorPad "
+        "DepthToSpace SpaceToDepth SpaceToBatch SpaceToBatchND BatchToSpace BatchToSpaceND "
+        "MatrixBandPart MatrixDiagPartV3 MatrixDiagV3"
+    ),
+    "resizes": "ResizeNearestNeighbor ResizeBilinear ResizeBicubic",
+    "sizes and what is made of them": "Shape ShapeN Size Rank Fill OnesLike ZerosLike Range",
+}
+PURE_OPS = frozenset((*PLAIN, *" ".join(_PURE_OPS_BY_KIND.values()).split()))
 """Ops that read nothing, write nothing, call nothing and hold no state: the only ones that a stranger's graph
 may run here.
 """
