@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from porter.frameworks.code.forward import Forward
 from porter.frameworks.code.language import CHAIN, ROW, Language, Layer
 from porter.frameworks.code.loops import SHORTEST, Owner, PartRun, find_runs, find_whole_run
-from porter.frameworks.code.template import Alternative, Edge, Template, TemplatePart
+from porter.frameworks.code.template import Alternative, Edge, FlagKey, Template, TemplatePart
 from porter.frameworks.code.text import (
     Bracketed,
     Choice,
@@ -146,8 +146,7 @@ class _BodyWriter:
     """Writes a constructor's body and collects the arguments that the body needs.
 
     Attributes:
-        flags: the names of the attributes that tell uses apart, by part and number of the input; of a part
-            that some uses lack the number is None, of an output the part.
+        flags: the names of the attributes that tell uses apart.
         runs: loops over parts.
         inlined: the arguments of parts that `forward` says itself, by the part's name.
     """
@@ -161,7 +160,7 @@ class _BodyWriter:
     ) -> None:
         self.template, self.known, self.products = template, known, products
         self.arguments = Arguments(use_arguments, literal, products)
-        self.flags: dict[tuple[str | None, int | None], str] = {}
+        self.flags: dict[FlagKey, str] = {}
         # Only a module that is used once has loops over its parts: their arguments are numbers.
         self.single = template.uses == 1
         runs = find_runs(template.parts, known.classes, template.outputs) if self.single else []
@@ -237,9 +236,9 @@ class _BodyWriter:
             return
         source = (edge.source or "input").replace(".", "_")
         reader = (name or "output").replace(".", "_")
-        self._write_flag((name, number), f"{reader}_from_{source}", edge.flag)
+        self._write_flag(FlagKey(name, number), f"{reader}_from_{source}", edge.flag)
 
-    def _write_flag(self, key: tuple[str | None, int | None], flag: str, values: Mapping[int, bool]) -> None:
+    def _write_flag(self, key: FlagKey, flag: str, values: Mapping[int, bool]) -> None:
         """Write an attribute that tells uses apart, such as `self.residual = stride == 1`, and note its name
         in `flags` under `key`.
 
@@ -270,7 +269,7 @@ class _BodyWriter:
             if not everywhere:
                 flag = "residual" if functions[0].kind == "add" else f"with_{part.name.replace('.', '_')}"
                 has_part = {use: use in part.at for use in range(self.template.uses)}
-                self._write_flag((part.name, None), flag, has_part)
+                self._write_flag(FlagKey(part.name), flag, has_part)
             return
         if part.name in self.known.stages:
             self.body.say(f"self.{part.name} = ", self.known.stages[part.name])

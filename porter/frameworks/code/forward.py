@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from porter.frameworks.code.language import Language
-from porter.frameworks.code.template import Edge, Template, TemplatePart
+from porter.frameworks.code.template import Edge, FlagKey, Template, TemplatePart
 from porter.frameworks.code.text import Bracketed, Choice, Code, Expression, call, flat
 
 OPERATORS = {"add": " + ", "multiply": " * ", "divide": " / "}
@@ -28,8 +28,7 @@ class Forward:
     """Writes one `forward`.
 
     Args:
-        flags: attribute names of conditions. The key is (name, None) for a part that some uses lack, and
-            (name, number) for an input that differs; the output's name is None.
+        flags: attribute names of conditions.
         runs: by the first part of a loop, the names of its parts, their pattern `block{index}` and the text
             of its range.
         inlined: names of parts that are said where they are applied, with the texts of their arguments.
@@ -39,7 +38,7 @@ class Forward:
         self,
         language: Language,
         template: Template,
-        flags: Mapping[tuple[str | None, int | None], str],
+        flags: Mapping[FlagKey, str],
         runs: Mapping[str, tuple[Sequence[str], str, str]],
         inlined: Mapping[str, Mapping[str, Expression]],
     ) -> None:
@@ -157,7 +156,7 @@ class Forward:
         value is the only output, `return self.head(x)`; otherwise it is written before.
         """
         outputs = [
-            self._edge_expression(edge, (None, number), self.variables)
+            self._edge_expression(edge, FlagKey(None, number), self.variables)
             for number, edge in enumerate(self.template.outputs)
         ]
         if self.pending is not None and outputs == [self.pending.variable]:
@@ -208,14 +207,14 @@ class Forward:
         the input that the part passes through.
         """
         inputs = [
-            self._edge_expression(edge, (part.name, number), variables)
+            self._edge_expression(edge, FlagKey(part.name, number), variables)
             for number, edge in enumerate(part.inputs)
         ]
         function = self._function_of(part)
         if function is None:
             return self._call_part(part, inputs)
         applied = self.language.apply_function(function, inputs)
-        flag = self.flags.get((part.name, None))
+        flag = self.flags.get(FlagKey(part.name))
         if flag is None:
             return applied
         return Choice(applied, f"self.{flag}", inputs[part.through or 0])
@@ -239,7 +238,7 @@ class Forward:
         pending = self.pending
         if pending is None or pending.variable in live or not isinstance(pending.expression, Bracketed):
             return None
-        if self._function_of(part) not in OPERATORS or (part.name, None) in self.flags:
+        if self._function_of(part) not in OPERATORS or FlagKey(part.name) in self.flags:
             return None
         if any(edge.other is not None for edge in part.inputs):
             return None
@@ -251,9 +250,7 @@ class Forward:
         expression = self._part_expression(part, {**self.variables, sources[0]: term})
         return expression if self._fits_return(expression) else None
 
-    def _edge_expression(
-        self, edge: Edge, key: tuple[str | None, int], variables: Mapping[str, str]
-    ) -> Expression:
+    def _edge_expression(self, edge: Edge, key: FlagKey, variables: Mapping[str, str]) -> Expression:
         """Return what feeds an input, `x`, or `x if self.shortcut_from_input else out` where it differs
         between uses.
         """

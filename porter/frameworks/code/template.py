@@ -79,6 +79,19 @@ class Template:
 
 
 @dataclass(frozen=True)
+class FlagKey:
+    """What a flag of a class tells its uses apart by: whether a part is there, or what feeds an input.
+
+    Attributes:
+        part: its name; None for the outputs.
+        number: of the input; None for the part itself.
+    """
+
+    part: str | None
+    number: int | None = None
+
+
+@dataclass(frozen=True)
 class ClassUse:
     """A use of a nested block: its class, and the arguments of this use."""
 
