@@ -7,7 +7,8 @@ pickled in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -56,6 +57,85 @@ def build_exported(checkpoint: Checkpoint, dtype: Dtype) -> ExportedModule:
     return ExportedModule(program, checkpoint, graph.shown, kind)
 
 
+@dataclass(frozen=True)
+class _RunPlan:
+    """What a program runs, in its order, and what is kept of it.
+
+    Attributes:
+        images: the names of the inputs that are read, or the first of all.
+        types: the ScalarType of each value, by name.
+        fixed_batch: so many images the program takes at once; None if any number.
+        min_images: so many it takes at least.
+        nodes: those that run, with what each calls.
+        taps_of_node: by the name of a node, the taps of its values with their indices.
+        numbers, stored: the program's numbers, and the buffers of its tensors, by name.
+        output_values: by tap, the values that are read once more at the end.
+        unread_after: by the name of a node, the nodes whose values nothing reads after it.
+    """
+
+    images: Sequence[str]
+    types: Mapping[str, int]
+    fixed_batch: int | None
+    min_images: int
+    nodes: Sequence[tuple[AtenNode, Callable[[Mapping[str, Any]], Any]]]
+    taps_of_node: Mapping[str, Sequence[tuple[str, int]]]
+    numbers: Mapping[str, Any]
+    stored: Mapping[str, str]
+    output_values: Mapping[str, tuple[str, int]]
+    unread_after: Mapping[str, Sequence[str]]
+
+
+def _plan_run(program: AtenProgram, taps: Collection[str], has_autocast: bool) -> _RunPlan:
+    """Plan what gives the values at `taps`.
+
+    Args:
+        has_autocast: whether nodes run in the types in which the program states that they do.
+
+    Raises:
+        CannotRun: as `build_exported`.
+    """
+    taps_of_node: dict[str, list[tuple[str, int]]] = {}
+    for value, (name, index) in program.sources.items():
+        if tap_of(value) in taps:
+            taps_of_node.setdefault(name, []).append((tap_of(value), index))
+    # An op in place may change a value that no tap depends on through it, so it runs too.
+    roots = [name for name, node in program.nodes.items() if name in taps_of_node or _is_in_place(node)]
+    wanted = upstream(roots, lambda name: [source for source, _ in program.nodes[name].inputs])
+    # A program that reads none still takes one, which says the batch.
+    images = inputs_among(program, wanted) or program.images[:1]
+    batch = program.sizes(images[0])[0]
+    nodes: list[tuple[AtenNode, Callable[[Mapping[str, Any]], Any]]] = []
+    for node in program.nodes.values():
+        if node.name in wanted and node.target:
+            is_autocast = has_autocast and node.autocast_type is not None
+            nodes.append((node, _with_autocast(node) if is_autocast else _op_function(node)))
+    # An output may be changed in place after the op that makes it, so it is read once more at the end.
+    changes = any(_is_in_place(node) for node, _ in nodes)
+    outputs = {tap_of(value): program.sources[value] for value in program.outputs} if changes else {}
+    output_values = {tap: source for tap, source in outputs.items() if tap in taps}
+    read_at_end = {name for name, _ in output_values.values()}
+    # The last entry of a source wins.
+    last_reader = {source: node.name for node, _ in nodes for source, _ in node.inputs}
+    unread_after: dict[str, list[str]] = {}
+    for source, reader in last_reader.items():
+        if source not in read_at_end:
+            unread_after.setdefault(reader, []).append(source)
+    stored = sorted(wanted & program.stored.keys())
+    return _RunPlan(
+        images=images,
+        types=program.types,
+        fixed_batch=batch if isinstance(batch, int) else None,
+        # torch takes an open size for 2 or more: of one image, a squeeze takes the batch away.
+        min_images=2 if any(node.op == "squeeze" for node in program.nodes.values()) else 1,
+        nodes=nodes,
+        taps_of_node=taps_of_node,
+        numbers={name: program.numbers[name].item() for name in wanted & program.numbers.keys()},
+        stored={name: f"tensor_{index}" for index, name in enumerate(stored)},
+        output_values=output_values,
+        unread_after=unread_after,
+    )
+
+
 class ExportedModule(nn.Module):
     """A program that gives its first output. Each value that is a tap, a name by which others ask for it,
     passes through a submodule of that name. The program computes in one type, or where that is None in those
@@ -71,49 +151,13 @@ class ExportedModule(nn.Module):
         self, program: AtenProgram, checkpoint: Checkpoint, taps: list[str], dtype: torch.dtype | None
     ) -> None:
         super().__init__()
-        self._file, self._dtype, self._types = checkpoint.graph, dtype, program.types
+        self._file, self._dtype = checkpoint.graph, dtype
         self.can_cut = not find_changed_uses(program, READERS)
+        self._plan = _plan_run(program, taps, has_autocast=dtype is None)
         for tap in taps:
             self.add_module(tap, nn.Identity())
-        self._taps_of_node: dict[str, list[tuple[str, int]]] = {}
-        for value, (name, index) in program.sources.items():
-            if tap_of(value) in self._modules:
-                self._taps_of_node.setdefault(name, []).append((tap_of(value), index))
-        # An op in place may change a value that no tap depends on through it, so it runs too.
-        roots = [
-            name for name, node in program.nodes.items() if name in self._taps_of_node or _is_in_place(node)
-        ]
-        wanted = upstream(roots, lambda name: [source for source, _ in program.nodes[name].inputs])
-        # A program that reads none still takes one, which says the batch.
-        self._images = inputs_among(program, wanted) or program.images[:1]
-        batch = program.sizes(self._images[0])[0]
-        self._fixed_batch = batch if isinstance(batch, int) else None
-        # torch takes an open size for 2 or more: of one image, a squeeze takes the batch away.
-        self._min_images = 2 if any(node.op == "squeeze" for node in program.nodes.values()) else 1
-        self._nodes: list[tuple[AtenNode, Callable[[Mapping[str, Any]], Any]]] = []
-        for node in program.nodes.values():
-            if node.name in wanted and node.target:
-                has_autocast = dtype is None and node.autocast_type is not None
-                self._nodes.append((node, _with_autocast(node) if has_autocast else _op_function(node)))
-        self._numbers = {name: program.numbers[name].item() for name in wanted & program.numbers.keys()}
-        self._stored = {
-            name: f"tensor_{index}" for index, name in enumerate(sorted(wanted & program.stored.keys()))
-        }
-        for name, buffer in self._stored.items():
+        for name, buffer in self._plan.stored.items():
             self.register_buffer(buffer, as_tensor(checkpoint.tensors[program.stored[name]]))
-        # An output may be changed in place after the op that makes it, so it is read once more at the end.
-        changes = any(_is_in_place(node) for node, _ in self._nodes)
-        outputs = {value: program.sources[value] for value in program.outputs} if changes else {}
-        self._output_values = {
-            tap_of(value): source for value, source in outputs.items() if tap_of(value) in self._modules
-        }
-        read_at_end = {name for name, _ in self._output_values.values()}
-        # The last entry of a source wins.
-        last_reader = {source: node.name for node, _ in self._nodes for source, _ in node.inputs}
-        self._unread_after: dict[str, list[str]] = {}
-        for source, reader in last_reader.items():
-            if source not in read_at_end:
-                self._unread_after.setdefault(reader, []).append(source)
 
     def forward(self, images: torch.Tensor, *further: torch.Tensor) -> torch.Tensor:
         """Run the program on a batch N×C×H×W and its further inputs, in parts of as many images as it takes,
@@ -121,13 +165,13 @@ class ExportedModule(nn.Module):
         of the last output.
         """
         # The number of images in a part.
-        size = self._fixed_batch or max(len(images), self._min_images)
-        if self._fixed_batch and size > len(images) and self._file is not None:
+        size = self._plan.fixed_batch or max(len(images), self._plan.min_images)
+        if self._plan.fixed_batch and size > len(images) and self._file is not None:
             expect_batch(self._file, size, (images.shape[2], images.shape[3]))
         # For each part, by the name of a node, the values that it gives.
         values_of_parts = self._first_values((images, *further), size)
         outputs = images
-        for node, function in self._nodes:
+        for node, function in self._plan.nodes:
             # Stored tensors in this module's type, which the parts of a batch share for this node.
             copies: dict[Any, torch.Tensor] = {}
             for values in values_of_parts:
@@ -139,16 +183,16 @@ class ExportedModule(nn.Module):
                 values[node.name] = list(returned) if isinstance(returned, list | tuple) else [returned]
                 if _is_in_place(node) or _storages(values[node.name]) & _storages(copies.values()):
                     copies.clear()  # the next part has its own, because this one's may be changed
-            for tap, index in self._taps_of_node.get(node.name, ()):
+            for tap, index in self._plan.taps_of_node.get(node.name, ()):
                 joined = _join_parts([values[node.name][index] for values in values_of_parts], len(images))
                 outputs = self.get_submodule(tap)(joined)
                 if outputs is not joined:  # a hook gives another value
                     for values, part in zip(values_of_parts, torch.split(outputs, size), strict=True):
                         values[node.name][index] = _fill_part(part, size)
-            for source in self._unread_after.get(node.name, ()):
+            for source in self._plan.unread_after.get(node.name, ()):
                 for values in values_of_parts:
                     del values[source]
-        for tap, (name, index) in self._output_values.items():
+        for tap, (name, index) in self._plan.output_values.items():
             joined = _join_parts([values[name][index] for values in values_of_parts], len(images))
             outputs = self.get_submodule(tap)(joined)
         return outputs
@@ -158,15 +202,18 @@ class ExportedModule(nn.Module):
         before the first node: its inputs, and the program's numbers and tensors.
         """
         parts_of_inputs = []
-        for name, batch in zip(self._images, batches, strict=False):
-            stated_type = self._types[name] if self._types[name] in FLOATS else _FLOAT32_TYPE
+        for name, batch in zip(self._plan.images, batches, strict=False):
+            stated_type = self._plan.types[name] if self._plan.types[name] in FLOATS else _FLOAT32_TYPE
             # A copy, because an op in place may change the inputs.
             converted = batch.to(self._own_dtype(stated_type), copy=True)
             parts_of_inputs.append([[_fill_part(part, size)] for part in torch.split(converted, size)])
-        shared = {**self._numbers, **{name: self.get_buffer(buffer) for name, buffer in self._stored.items()}}
+        shared = {
+            **self._plan.numbers,
+            **{name: self.get_buffer(buffer) for name, buffer in self._plan.stored.items()},
+        }
         stored = {name: [value] for name, value in shared.items()}
         return [
-            {**stored, **dict(zip(self._images, inputs_of_part, strict=True))}
+            {**stored, **dict(zip(self._plan.images, inputs_of_part, strict=True))}
             for inputs_of_part in zip(*parts_of_inputs, strict=True)
         ]
 
@@ -191,12 +238,12 @@ class ExportedModule(nn.Module):
             known: the values that are computed, by the node's name.
             copies: of stored tensors, each made once for an op; a new copy is added.
         """
-        if isinstance(value, tuple) and value[0] in self._stored:
+        if isinstance(value, tuple) and value[0] in self._plan.stored:
             # A copy for each op, because all of them in double precision are twice the file, whose own memory
             # is only for reading.
             if value not in copies:
                 stored = known[value[0]][value[1]]
-                copies[value] = stored.to(self._own_dtype(self._types[value[0]]), copy=True)
+                copies[value] = stored.to(self._own_dtype(self._plan.types[value[0]]), copy=True)
             return copies[value]
         if isinstance(value, tuple):
             return known[value[0]][value[1]]
