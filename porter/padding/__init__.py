@@ -4,6 +4,25 @@ destination (realise).
 
 from __future__ import annotations
 
-from porter.padding.realisation import *  # noqa: F403
-from porter.padding.realise import *  # noqa: F403
-from porter.padding.windows import *  # noqa: F403
+from porter.padding.realisation import Capabilities, Front, Realisation, subtract_pads
+from porter.padding.realise import REACHES_NOWHERE, realise, same_function
+from porter.padding.windows import (
+    ANY,
+    LARGEST,
+    LOWEST,
+    Average,
+    Convention,
+    KnownSize,
+    Pads,
+    Rounding,
+    Rule,
+    Site,
+    SiteKind,
+    Size,
+    Window,
+    WindowRow,
+    count_windows,
+    output_size,
+    pad_amounts,
+    row,
+)

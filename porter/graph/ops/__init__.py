@@ -12,14 +12,126 @@ from __future__ import annotations
 
 # isort: off
 # The order in which docs/recipes.md lists the ops.
-from porter.graph.ops.kinds import *  # noqa: F403
-from porter.graph.ops.op import *  # noqa: F403
-from porter.graph.ops.windows import *  # noqa: F403
-from porter.graph.ops.layers import *  # noqa: F403
-from porter.graph.ops.activations import *  # noqa: F403
-from porter.graph.ops.elementwise import *  # noqa: F403
-from porter.graph.ops.joins import *  # noqa: F403
-from porter.graph.ops.axes import *  # noqa: F403
-from porter.graph.ops.maps import *  # noqa: F403
-from porter.graph.ops.arrays import *  # noqa: F403
-from porter.graph.ops.resizing import *  # noqa: F403
+from porter.graph.ops.kinds import MOST_CONSTANTS, Axis, Coordinates, Function, Mode, Nearest, Order, Side
+from porter.graph.ops.op import (
+    LARGER,
+    OPS,
+    Axes,
+    OfChannels,
+    Op,
+    Shape,
+    TensorShapes,
+    array_shape,
+    channels_axis,
+    channels_in,
+    is_map,
+    row_of,
+    shape_text,
+)
+from porter.graph.ops.windows import (
+    AdaptiveAvgPool,
+    AdaptiveMaxPool,
+    AdaptivePool,
+    AvgPool,
+    Conv,
+    ConvTranspose,
+    GlobalAvgPool,
+    GlobalMaxPool,
+    GlobalPool,
+    MaxPool,
+)
+from porter.graph.ops.layers import (
+    USUAL_MOMENTUM,
+    Affine,
+    BatchNorm,
+    ChannelScale,
+    Dense,
+    GroupNorm,
+    LayerNorm,
+    LocalResponseNorm,
+    RmsNorm,
+)
+from porter.graph.ops.activations import (
+    LARGEST_FLOAT32,
+    OF_LOGITS,
+    Celu,
+    Clip,
+    Elu,
+    Gelu,
+    HardSigmoid,
+    HardSwish,
+    LeakyRelu,
+    LogSoftmax,
+    Mish,
+    PRelu,
+    Relu,
+    Relu6,
+    Selu,
+    Sigmoid,
+    Softmax,
+    Softplus,
+    Softsign,
+    Swish,
+    Tanh,
+    ThresholdedRelu,
+)
+from porter.graph.ops.elementwise import (
+    Abs,
+    Ceil,
+    Cos,
+    Erf,
+    Exp,
+    Floor,
+    Log,
+    Power,
+    Reciprocal,
+    Round,
+    Sign,
+    Sin,
+    Sqrt,
+    Step,
+)
+from porter.graph.ops.joins import Add, Divide, Maximum, Merge, Minimum, Multiply
+from porter.graph.ops.axes import (
+    AXES,
+    AlongAxes,
+    Concat,
+    ConcatChannels,
+    Crop,
+    CropAxis,
+    CropMap,
+    ExtendMap,
+    Join,
+    Pad,
+    PadAxis,
+    PadChannels,
+    PadMap,
+    Reduce,
+    ReduceAxis,
+    ReduceMap,
+    SliceChannels,
+)
+from porter.graph.ops.maps import (
+    AsMap,
+    ChannelShuffle,
+    DepthToSpace,
+    Dropout,
+    Flatten,
+    Identity,
+    SpaceToDepth,
+    Upsample,
+)
+from porter.graph.ops.arrays import (
+    CHANNELS_LAST,
+    MOST_AXES,
+    AddArray,
+    Attention,
+    MatMul,
+    MultiplyArray,
+    OfArray,
+    PermuteStep,
+    Rearrange,
+    ReshapeStep,
+    Tokens,
+)
+from porter.graph.ops.resizing import AsLarge, CropLike, PadLike, Resize, ResizeLike
