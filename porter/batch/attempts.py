@@ -18,8 +18,7 @@ from porter.base.errors import NotInstalled
 from porter.base.options import JSON, OUT, OVERWRITE
 from porter.base.package import install
 from porter.batch.jobs import Job
-from porter.batch.results import LOGS, PORTS, JobResult, write_result
-from porter.reporting.batch_page import State
+from porter.batch.results import LOGS, PORTS, JobResult, State, write_result
 
 _MOST_ATTEMPTS = 3
 """A process that somebody else kills is begun again so often in all: memory may be short for a while."""

@@ -17,9 +17,8 @@ from porter.base.package import install
 from porter.base.progress import progress_bar
 from porter.batch.attempts import JobLimits, JobRunner, import_psutil
 from porter.batch.jobs import Job, read_jobs
-from porter.batch.results import LOGS, PORTS, RESULTS, JobResult, read_result, write_tables
+from porter.batch.results import LOGS, PORTS, RESULTS, STATES, JobResult, read_result, write_tables
 from porter.files.locks import locked
-from porter.reporting.batch_page import STATES
 
 LOCAL, RAY = "local", "ray"
 _MOST_LOST = 10

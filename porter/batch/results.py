@@ -8,14 +8,17 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from porter.base.errors import DownloadError, NotInstalled, PluginError
 from porter.base.package import __version__
 from porter.batch.jobs import Job
 from porter.files import write_whole
-from porter.reporting.batch_page import State, batch_page
+from porter.reporting.batch_page import batch_page
 
+State = Literal["done", "refused", "failed", "waiting"]
+"""What may become of a job, in the order in which it is told."""
+STATES: tuple[State, ...] = get_args(State)
 PORTS, RESULTS, LOGS = "ports", "results", "logs"
 """The folders of a batch."""
 _TABLE = "table"
@@ -145,5 +148,5 @@ def write_tables(folder: Path, jobs: Sequence[Job]) -> tuple[Path, tuple[JobResu
     table = folder / f"{_TABLE}.csv"
     write_whole(table, text.getvalue())
     write_whole(folder / f"{_TABLE}.json", json.dumps(rows, indent=1))
-    write_whole(folder / f"{_TABLE}.html", batch_page(rows))
+    write_whole(folder / f"{_TABLE}.html", batch_page(rows, STATES))
     return table, results
