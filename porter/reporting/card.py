@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
+from porter.comparison.side_by_side import COLOURS
 from porter.reporting.records import Contents
 from porter.reporting.sentences import conclude
 
-_COLOURS = {"proved": "#1a7f37", "unproved": "#9a6700", "differs": "#cf222e"}
+_COLOURS = {"proved": COLOURS["same"], "unproved": COLOURS["undecided"], "differs": COLOURS["differs"]}
 _MOST = 10
 """The most pads that are shown."""
 

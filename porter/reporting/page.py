@@ -24,11 +24,11 @@ from porter.reporting import command_lines
 from porter.reporting.blocks import blocks_of
 from porter.reporting.plots.accuracy import AccuracyRow, plot_accuracy
 from porter.reporting.plots.logits import finite_pairs, largest_distance, plot_logits
-from porter.reporting.plots.node_distances import distance_text, plot_nodes
+from porter.reporting.plots.node_distances import plot_nodes
 from porter.reporting.plots.study import plot_study
 from porter.reporting.records import Contents
 from porter.reporting.sample_photos import label_name, logit_name, show
-from porter.reporting.sentences import conclude, facts, steps, warn
+from porter.reporting.sentences import conclude, distance_text, facts, steps, warn
 from porter.reporting.two_ports import compare_contents
 
 WIDE, NARROW = 700, 340

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 from typing import Literal
 
 from porter.base.errors import UsageError, some
@@ -12,7 +13,6 @@ from porter.graph import MaxPool, axes_text, further_text
 from porter.graph.record import from_record
 from porter.port import OWN_BUILD, Record
 from porter.recipe.published import is_non_commercial
-from porter.reporting.plots.node_distances import distance_text
 from porter.reporting.records import Contents
 from porter.verification.results import VerdictRecord
 
@@ -35,6 +35,13 @@ class Conclusion:
     standing: Standing
     word: str
     sentence: str
+
+
+def distance_text(value: float) -> str:
+    """Write a distance as the command line prints it."""
+    if not isfinite(value):
+        return "not finite"
+    return "0" if value == 0 else f"{value:.1e}"
 
 
 def conclude(contents: Contents) -> Conclusion:

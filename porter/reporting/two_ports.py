@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from porter.reporting.plots.node_distances import distance_text
 from porter.reporting.records import Contents
-from porter.reporting.sentences import conclude, facts
+from porter.reporting.sentences import conclude, distance_text, facts
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from math import ceil, floor, isfinite, log10
 
 from markupsafe import Markup
 
+from porter.reporting.sentences import distance_text
 from porter.reporting.svg import CHARACTER, AxisScale, Element, drawing, element, label, line, shorten_to
 from porter.verification.results import NodeDistance
 
@@ -52,13 +53,6 @@ def plot_nodes(nodes: Sequence[NodeDistance], worst: NodeDistance, width: int) -
         f"{zeros} are exactly equal; {beyond} are beyond the limit."
     )
     return drawing(width, HEIGHT, "Relative L2 distance of each node from the source", description, *parts)
-
-
-def distance_text(value: float) -> str:
-    """Write a distance as the command line prints it."""
-    if not isfinite(value):
-        return "not finite"
-    return "0" if value == 0 else f"{value:.1e}"
 
 
 def _is_distance(value: float) -> bool:
