@@ -48,16 +48,15 @@ class Command:
         """Return the value that an option has where it is not given; None for one that has to be given. A
         switch that the command line has and Python has not, such as `--open`, is off.
         """
-        defaults = {option_field.name: option_field.default for option_field in fields(self.values)}
-        if name not in defaults:  # an option of `printing`
+        if name not in self._defaults:  # an option of `printing`
             return False if self.options[name].kind is bool else None
-        return None if defaults[name] is MISSING else defaults[name]
+        default = self._defaults[name]
+        return None if default is MISSING else default
 
     @cached_property
-    def _needed(self) -> set[str]:
-        """The parameters that have no default."""
-        defaults = {option_field.name: option_field.default for option_field in fields(self.values)}
-        return {name for name, default in defaults.items() if default is MISSING}
+    def _defaults(self) -> Mapping[str, object]:
+        """The default of each parameter, MISSING for one that has none."""
+        return {option_field.name: option_field.default for option_field in fields(self.values)}
 
     def line(self, **values: object) -> str:
         """Return the command as it is typed to give its options these values, in their order, such as `porter
@@ -83,7 +82,7 @@ class Command:
         arguments = []
         for name, value in known.items():
             option = self.options[name]
-            has_to_be_given = option.required or name in self._needed
+            has_to_be_given = option.required or self._defaults.get(name) is MISSING
             says_something = value not in (self.default(name), None, "", (), [], {})
             if has_to_be_given or says_something:
                 arguments.append(in_python(value) if option.flag is None else option(value))

@@ -138,13 +138,8 @@ def _copies(graph: Graph, plan: Plan) -> tuple[str, ...]:
     # the first call of the layer, which has the tensors
     holder = graph.by_path[apart[0]].shares
     why = "its padding differs from that of the layer's other calls"
-    return (
-        (
-            f"{apart[0]} has a copy of the tensors of {holder}, because {why}: training would make the "
-            "copies "
-            "differ"
-        ),
-    )
+    consequence = "training would make the copies differ"
+    return (f"{apart[0]} has a copy of the tensors of {holder}, because {why}: {consequence}",)
 
 
 def write_stock(folder: Path, opened: Opened, target: Target, library: str | None) -> Written:
@@ -198,12 +193,8 @@ def write_stock(folder: Path, opened: Opened, target: Target, library: str | Non
     digests = libraries[stock.zoo].write(folder, plan, model, arrays, layers, target.dtype)
     warnings = stock.builder.cautions
     if any_size and fixed is not None:
-        warnings += (
-            (
-                f"{stock.builder.name} takes every input size, but is the source's function only at "
-                f"{rows}x{columns}"
-            ),
-        )
+        only = f"is the source's function only at {rows}x{columns}"
+        warnings += (f"{stock.builder.name} takes every input size, but {only}",)
     return Written(
         plan,
         digests,

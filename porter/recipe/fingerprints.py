@@ -8,6 +8,7 @@ beside it, it is not used: every variant is expanded.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -110,7 +111,7 @@ def fingerprint_of(graph: Graph) -> Fingerprint:
     """Return the fingerprint of a graph: the sizes of its tensors and numbers of its nodes."""
     head, shapes = head_of(graph), tensor_shapes(graph)
     free = {path for path in shapes if path == head.path or isinstance(graph.by_path[path].op, ConvTranspose)}
-    sizes = Counter(_product(shape) for path in shapes.keys() - free for shape in shapes[path].values())
+    sizes = Counter(math.prod(shape) for path in shapes.keys() - free for shape in shapes[path].values())
     kinds = dict.fromkeys(
         kind_of_conv(node.op) for node in graph.nodes if isinstance(node.op, Conv) and node is not head
     )
@@ -124,14 +125,6 @@ def fingerprint_of(graph: Graph) -> Fingerprint:
         norms=sum(isinstance(node.op, BatchNorm) for node in graph.nodes),
         beginnings=_nodes_without_beginnings(graph),
     )
-
-
-def _product(shape: tuple[int, ...]) -> int:
-    """Return the number of elements of a shape."""
-    product = 1
-    for extent in shape:
-        product *= extent
-    return product
 
 
 def _trunk_size(graph: Graph) -> int:
