@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from porter.base.errors import RecipeError, UsageError
@@ -176,52 +177,83 @@ def _apply_rules(
         **recipe.parameters(variant),
         "variant": variant,
     }
-    names: dict[str, LayerName] = {}
-    failed: dict[str, RecipeError] = {}
-    owners: dict[str, str] = {}
-    counts: Counter[NameRule] = Counter()
-    places = Places(rules)
+    naming = _Naming(member, graph, Places(rules), variables, layers)
     _expect_matches(member, graph, rules)
     matching = [(rule, compile_pattern(rule.pattern).fullmatch) for rule in rules]
     for node in graph.nodes:
-        names_nearby = _names_of_inputs(node, names, layers)
-        places.count(node.path)
+        naming.places.count(node.path)
         for rule, matches in matching:
             match = matches(node.path)
-            if match is None:
-                continue
-            captured = captures_of(match)
-            with recipe.source.at(rule.location):
-                if layers is None and INPUT not in names_nearby and INPUT in placeholders(rule.name):
-                    raise _nameless_input_error(member, node)
-                positions = places.numbers_of(rule, node.path, captured)
-                variables_in_scope = {**variables, **names_nearby, "count": counts[rule], **captured}
-                try:
-                    name = _fill_parts(rule, positions, variables_in_scope)
-                except NoNumber as error:
-                    # The next rule that matches may name the node.
-                    failed.setdefault(node.path, _uncomputed_error(recipe.source, rule, node, error))
-                    continue
-                if rule.tensor is not None:
-                    name = _bare_name(graph, node, name, rule.tensor, zoo.framework)
-                if rule.adapted:
-                    _expect_adapted(node, zoo.framework)
-                if rule.computed is not None:
-                    _expect_computed(graph, node, rule)
-                if name in owners:
-                    message = f"'{owners[name]}' and '{node.path}' both have the name '{name}', in {variant}"
-                    raise RecipeError(
-                        message,
-                        next="write what tells them apart into the name, such as a capture of the pattern",
-                    )
-            owners[name] = node.path
-            # of nodes that this rule has named, for {count}
-            counts[rule] += 1
-            location = (*rule.location, "name")
-            kinds = rule.tensor is not None, rule.adapted, rule.computed
-            names[node.path] = LayerName(name, rule.transforms, location, *kinds)
-            break
-    return names, failed
+            if match is not None and naming.name_by(rule, node, captures_of(match)):
+                break
+    return naming.names, naming.failed
+
+
+@dataclass
+class _Naming:
+    """Names nodes one after the other.
+
+    Attributes:
+        variables: what every name may have in it.
+        owners: by name, the path of the node that has it.
+        counts: of nodes that a rule has named, for `{count}`.
+        layers, names, failed: as in `_apply_rules`.
+    """
+
+    member: Member
+    graph: Graph
+    places: Places
+    variables: Mapping[str, Any]
+    layers: NodeNames | None
+    names: dict[str, LayerName] = field(default_factory=dict)
+    failed: dict[str, RecipeError] = field(default_factory=dict)
+    owners: dict[str, str] = field(default_factory=dict)
+    counts: Counter[NameRule] = field(default_factory=Counter)
+
+    def name_by(self, rule: NameRule, node: Node, captured: Mapping[str, int | str]) -> bool:
+        """Name a node by a rule that matches it, and return True; False where the name cannot be computed, so
+        that the next rule that matches may name the node.
+        """
+        source = self.member.recipe.source
+        with source.at(rule.location):
+            try:
+                name = self._fill(rule, node, captured)
+            except NoNumber as error:
+                self.failed.setdefault(node.path, _uncomputed_error(source, rule, node, error))
+                return False
+            framework = self.member.zoo.framework
+            if rule.tensor is not None:
+                name = _bare_name(self.graph, node, name, rule.tensor, framework)
+            if rule.adapted:
+                _expect_adapted(node, framework)
+            if rule.computed is not None:
+                _expect_computed(self.graph, node, rule)
+            if name in self.owners:
+                both = f"'{self.owners[name]}' and '{node.path}' both have the name '{name}'"
+                raise RecipeError(
+                    f"{both}, in {self.member.variant}",
+                    next="write what tells them apart into the name, such as a capture of the pattern",
+                )
+        self.owners[name] = node.path
+        self.counts[rule] += 1
+        location = (*rule.location, "name")
+        kinds = rule.tensor is not None, rule.adapted, rule.computed
+        self.names[node.path] = LayerName(name, rule.transforms, location, *kinds)
+        return True
+
+    def _fill(self, rule: NameRule, node: Node, captured: Mapping[str, int | str]) -> str:
+        """Return the name that a rule gives a node.
+
+        Raises:
+            NoNumber: it cannot be computed with what the rule captured.
+        """
+        names_nearby = _names_of_inputs(node, self.names, self.layers)
+        if self.layers is None and INPUT not in names_nearby and INPUT in placeholders(rule.name):
+            raise _nameless_input_error(self.member, node)
+        positions = self.places.numbers_of(rule, node.path, captured)
+        return _fill_parts(
+            rule, positions, {**self.variables, **names_nearby, "count": self.counts[rule], **captured}
+        )
 
 
 def _nameless_input_error(member: Member, node: Node) -> RecipeError:
