@@ -28,13 +28,13 @@ ERRORS_OF_JSON = (AttributeError,)
 def refusing_damage(
     path: Path,
     next: str = "fetch it again",
-    what: str = "the model",
+    message: str = "the model is damaged",
     further: tuple[type[Exception], ...] = (),
 ) -> Iterator[None]:
-    """Raise FileError for the errors that reading a damaged file raises, and for the `further` ones. porter's
-    own errors pass.
+    """Raise FileError for the errors that reading a damaged file raises, and for the `further` ones: it says
+    the message, and what the error says first. porter's own errors pass.
     """
     try:
         yield
     except _ERRORS_OF_DAMAGE + further as error:
-        raise FileError(f"{what} is damaged: {first_line(error)}", where=path, next=next) from None
+        raise FileError(f"{message}: {first_line(error)}", where=path, next=next) from None

@@ -202,10 +202,12 @@ def _read_at_size(read: Reader, path: Path, outputs: Sequence[str], size: Size |
     # A size changes nothing where there is no graph, or one that has a size or no foreign node.
     if graph is None or graph.built_size or not graph.foreign or sizes_itself:
         return checkpoint
-    sized = read(path, outputs, size if is_stated else _TRIED_SIZE)
-    if sized.graph is None or (sized.graph.foreign and not is_stated):
-        return checkpoint
-    return sized if is_stated else replace(checkpoint, graph=replace(graph, sizable=True))
+    if is_stated:
+        sized = read(path, outputs, size)
+        return checkpoint if sized.graph is None else sized
+    tried = read(path, outputs, _TRIED_SIZE).graph
+    helps = tried is not None and not tried.foreign
+    return replace(checkpoint, graph=replace(graph, sizable=True)) if helps else checkpoint
 
 
 def read_with_digests(

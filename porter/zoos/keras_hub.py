@@ -79,7 +79,7 @@ def _read_stated(file: Path) -> Any:
     """Read what a file of a preset says; None where there is none."""
     if not file.is_file():
         return None
-    with refusing_damage(file, "fetch the folder again", "this preset"):
+    with refusing_damage(file, "fetch the folder again", "this preset is damaged"):
         return read_json(read_bounded(file, _MOST_BYTES))
 
 

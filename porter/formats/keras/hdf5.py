@@ -98,7 +98,7 @@ def read_hdf5(path: Path, read: Callable[[Hdf5], _Found], image: bytes | None = 
     Raises:
         FileError: it is not HDF5, is cut short or damaged.
     """
-    with refusing_damage(path, "fetch or copy it again", "this HDF5 file", (MemoryError,)):
+    with refusing_damage(path, "fetch or copy it again", "this HDF5 file is damaged", (MemoryError,)):
         data = map_file(path) if image is None else image
         try:
             parsed = Hdf5Bytes(data)

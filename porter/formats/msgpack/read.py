@@ -42,7 +42,7 @@ def read_msgpack(path: Path) -> Checkpoint:
         FileError: it is damaged, or holds extensions or types that Flax does not write.
         NotInstalled: msgpack is not installed.
     """
-    with refusing_damage(path, what="this tree of arrays"):
+    with refusing_damage(path, message="this tree of arrays is damaged"):
         parts, leaves = read_tree(path)
     if any(map(is_elsewhere, leaves.values())):
         raise FileError(

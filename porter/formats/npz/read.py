@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array
-from porter.base.errors import FileError, first_line
+from porter.base.errors import FileError, first_line, some
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files.zips import ZipMembers, open_zip
 from porter.formats.limits import most_bytes
@@ -66,7 +66,7 @@ def _read_arrays(path: Path, members: ZipMembers) -> Checkpoint:
             tensors[name] = make_array(content, dtype, shape, fortran, f"{path}: {name}")
         else:
             ignored.append(name)
-    notes = (f"ignored {', '.join(ignored[:5])}, which are not numbers",) if ignored else ()
+    notes = (f"ignored {some(ignored)}, which are not numbers",) if ignored else ()
     return Checkpoint(path, "npz", None, tensors, notes)
 
 
@@ -80,9 +80,8 @@ def _read_header(data: bytes, where: str) -> tuple[np.dtype[Any], tuple[int, ...
             warnings.simplefilter("ignore")  # numpy warns if Python 2 wrote a shape as (3L,)
             version = np.lib.format.read_magic(stream)
             if version not in _HEADERS:
-                raise FileError(
-                    f"a .npy of version {version[0]}.{version[1]}, expected 1.0 or 2.0", where=where
-                )
+                message = f"a .npy of version {version[0]}.{version[1]}, expected 1.0 or 2.0"
+                raise FileError(message, where=where, next="save it again with numpy.savez")
             shape, fortran, dtype = _HEADERS[version](stream)
     except FileError:
         raise
@@ -99,9 +98,8 @@ def _read_names(data: bytes, where: str) -> list[str]:
     """Return the texts of an array of names, without TensorFlow's `:0`."""
     dtype, shape, _, content = _read_header(data, where)
     if dtype.kind not in "US" or len(shape) != 1:
-        raise FileError(
-            f"expected a list of names, got an array of {dtype} and {len(shape)} axes", where=where
-        )
+        message = f"expected a list of names, got an array of {dtype} and {len(shape)} axes"
+        raise FileError(message, where=where, next="fetch it again")
     listed = make_array(content, dtype, shape, False, where)
     try:
         # Bytes are from Python 2. numpy's text may hold characters that UTF-8 lacks and no terminal prints.
@@ -119,6 +117,6 @@ def _read_values(data: bytes, limit: int, where: str) -> list[Array]:
     if dtype.kind == "O":
         return unpickle_arrays(content, limit, where)
     if dtype.kind not in "fiub" or not shape:
-        raise FileError(f"expected arrays of numbers, got {dtype}", where=where)
+        raise FileError(f"expected arrays of numbers, got {dtype}", where=where, next="fetch it again")
     # Numpy makes one array of variables that have the same shape.
     return list(make_array(content, dtype, shape, fortran, where))

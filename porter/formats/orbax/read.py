@@ -54,7 +54,7 @@ def read_orbax(path: Path) -> Checkpoint:
             where=path,
             next="name the folder of one of them",
         )
-    with refusing_damage(path, what="this folder of orbax", further=ERRORS_OF_JSON):
+    with refusing_damage(path, message="this folder of orbax is damaged", further=ERRORS_OF_JSON):
         files = tuple(sorted(file for file in folder.rglob("*") if file.is_file()))
         tree = _tree_of_metadata(folder) if (folder / METADATA).is_file() else _tree_of_structure(folder)
         if len(tree.leaves) > MOST_NODES or len(files) > MOST_NODES:

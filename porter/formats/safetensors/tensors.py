@@ -18,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 from porter.base.dtypes import Array, NamedArrays, storage_type
 from porter.base.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
+from porter.formats.damage import refusing_damage
 from porter.formats.limits import read_json
 
 _DTYPES = {
@@ -52,7 +53,8 @@ def read_safetensors(path: Path) -> Checkpoint:
         FileError: the file is cut short or damaged, or has a dtype of less than a byte or one that numpy
             lacks.
     """
-    try:
+    message = "this safetensors file is cut short or damaged"
+    with refusing_damage(path, "fetch or copy it again", message, (SafetensorError,)):
         # The package checks that the tensors have the bytes of their shapes, cover the file and do not
         # overlap.
         with safe_open(path, framework="numpy") as package:
@@ -65,9 +67,6 @@ def read_safetensors(path: Path) -> Checkpoint:
         return Checkpoint(
             path, "safetensors", None, {name: _tensor(path, name, header[name], data) for name in names}
         )
-    except (SafetensorError, OSError, ValueError, RecursionError) as error:
-        message = f"this safetensors file is cut short or damaged: {error}"
-        raise FileError(message, where=path, next="fetch or copy it again") from None
 
 
 def _tensor(path: Path, name: str, entry: Mapping[str, Any], data: Array) -> Array:

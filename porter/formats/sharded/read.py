@@ -63,7 +63,7 @@ def read_index(path: Path) -> dict[str, set[str]]:
         FileError: it is damaged, lists more tensors or shards than any model's, or a file elsewhere.
     """
     names_by_shard: dict[str, set[str]] = {}
-    with refusing_damage(path, _AGAIN, "this index", ERRORS_OF_JSON):
+    with refusing_damage(path, _AGAIN, "this index is damaged", ERRORS_OF_JSON):
         for tensor, names in read_json(read_bounded(path, _MOST_BYTES))["weight_map"].items():
             for name in [names] if isinstance(names, str) else names:
                 names_by_shard.setdefault(name, set()).add(tensor)
@@ -82,7 +82,7 @@ def shards_beside(path: Path, names: Iterable[str]) -> dict[str, Path]:
     Raises:
         FileError: one is not beside it.
     """
-    with refusing_damage(path, _AGAIN, "this index"):
+    with refusing_damage(path, _AGAIN, "this index is damaged"):
         return {name: _shard_at(path.parent, name) for name in names}
 
 

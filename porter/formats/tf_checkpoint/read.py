@@ -4,16 +4,16 @@ some ways.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from porter.base.dtypes import Array, NamedArrays
-from porter.base.errors import FileError, first_line, some
+from porter.base.errors import FileError, some
 from porter.filegraph.checkpoint import Checkpoint
+from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.tf_checkpoint.bundle import locate_tensors, read_index, read_text
 from porter.formats.tf_checkpoint.files import CheckpointFiles, find_checkpoint
@@ -22,6 +22,9 @@ from porter.formats.tf_checkpoint.model_tensors import OBJECT_GRAPH, ObjectTenso
 from porter.formats.tf_checkpoint.slices import read_tables
 from porter.formats.tf_checkpoint.tensors import CheckpointTensor, map_file
 
+_AGAIN = "fetch or copy it again"
+_DAMAGED = "this checkpoint is cut short or damaged"
+_FURTHER = (LookupError,)
 _SECOND_COPIES = "_all_variables/"
 """Where Keras's export writes every variable a second time
 (keras/src/export/saved_model_export_archive.py).
@@ -57,7 +60,7 @@ class Bundle:
         """
         values: dict[str, Array] = {}
         for key in keys:
-            with _refusing_damage(self.path, f"tensor '{key}' of "):
+            with refusing_damage(self.path, _AGAIN, f"tensor '{key}' of {_DAMAGED}", _FURTHER):
                 values[key] = self.tensors[key].read()
         return values
 
@@ -69,7 +72,7 @@ def open_bundle(path: Path) -> Bundle:
         FileError: it is incomplete or damaged, or its index declares more than its files can hold.
     """
     files = find_checkpoint(path)
-    with _refusing_damage(path):
+    with refusing_damage(path, _AGAIN, _DAMAGED, _FURTHER):
         # The index and the shards of V2, or all files of V1.
         first, *shards = map(map_file, files.files)
         stored_bytes = sum(map(len, shards))
@@ -142,18 +145,6 @@ def _second_copies(owners: Collection[ObjectTensor], values: NamedArrays) -> set
         if owner.key in values
         and any(np.array_equal(array, values[owner.key]) for array in originals.get(owner.full_name, ()))
     }
-
-
-@contextmanager
-def _refusing_damage(path: Path, subject: str = "") -> Iterator[None]:
-    """Make one FileError of what a damaged checkpoint raises; `subject` stands before `this checkpoint`, as
-    in `tensor 'a' of `.
-    """
-    try:
-        yield
-    except (ValueError, LookupError, OSError) as error:
-        message = f"{subject}this checkpoint is cut short or damaged: {first_line(error)}"
-        raise FileError(message, where=path, next="fetch or copy it again") from None
 
 
 def _quote_some(keys: Collection[str]) -> str:

@@ -101,8 +101,7 @@ def read_program(program: JsonObject) -> AtenProgram:
 
     Raises:
         ValueError, OverflowError: it is no such program, two nodes give the same value, a node reads what
-        nothing before it gives,
-            or a number is too large.
+            nothing before it gives, or a number is too large.
         KeyError, TypeError, AttributeError: it is no such program.
     """
     graph, signature = program["graph_module"]["graph"], program["graph_module"]["signature"]

@@ -60,7 +60,7 @@ def read_export(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
         NotInstalled: the archive is of torch 2.8 or older, and torch is not installed.
     """
     archive = read_archive(path)
-    with refusing_damage(path, "fetch or export it again", "the program", ERRORS_OF_JSON):
+    with refusing_damage(path, "fetch or export it again", "the program is damaged", ERRORS_OF_JSON):
         graph = _read_archive_graph(archive, path, outputs, size)
     if isinstance(graph, str):
         return Checkpoint(path, "torch-export", "torch", archive.tensors, (f"{UNREAD}: {graph}",))

@@ -316,7 +316,7 @@ class _FunctionalWriter:
             view for view, base_of_view in self.views.items() if base_of_view == base and view[0] != node.name
         }
         is_read_later = any(self.last_reads.get(view, 0) > number for view in {*views, base} - {part})
-        is_made_by_op = self.program.nodes[base[0]].target  # not given by the caller or stored
+        is_made_by_op = bool(self.program.nodes[base[0]].target)  # not given by the caller or stored
         return (steps, part) if is_plain and not is_read_later and is_made_by_op else None
 
     def _source_of(self, node: AtenNode) -> NodeOutput | float:
