@@ -8,7 +8,7 @@ from functools import wraps
 from os import PathLike, fspath
 from pathlib import Path
 from shutil import copyfile
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, TypeVar, cast
 
 from porter.api.speaking import public
 from porter.base.calls import takes
@@ -43,8 +43,14 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _of_folder(function: Callable[Concatenate[AnyPath, P], T]) -> Callable[Concatenate[Port, P], T]:
-    """Return a function of a port's folder as a method, with its signature and its help."""
+def _of_folder(
+    function: Callable[Concatenate[AnyPath, P], T], runs_source: Literal["always", "if asked", "never"]
+) -> Callable[Concatenate[Port, P], T]:
+    """Return a function of a port's folder as a method, with its signature and its help.
+
+    Args:
+        runs_source: whether it runs the source, which may be a model in memory: it takes that as `weights`.
+    """
     own_signature = inspect.signature(function)
 
     @wraps(function)
@@ -52,10 +58,8 @@ def _of_folder(function: Callable[Concatenate[AnyPath, P], T]) -> Callable[Conca
         """Call the function with the port's folder, and with the model in memory as its source if the port
         has one.
         """
-        # It takes the source's weights, and runs the source always or where `source` asks for it.
-        takes_weights = "weights" in own_signature.parameters
-        is_asked = "source" not in own_signature.parameters or bool(kwargs.get("source"))
-        if takes_weights and is_asked and self._held is not None and kwargs.get("weights") is None:
+        runs = runs_source == "always" or (runs_source == "if asked" and bool(kwargs.get("source")))
+        if runs and self._held is not None and kwargs.get("weights") is None:
             kwargs["weights"] = self._held
         return public(function)(self.folder, *args, **kwargs)
 
@@ -126,10 +130,10 @@ class Port(PathLike[str]):
         """
         return public(make_transform(self.folder))
 
-    verify = _of_folder(verify)
-    predict = _of_folder(predict)
-    evaluate = _of_folder(evaluate)
-    report = _of_folder(report)
+    verify = _of_folder(verify, "always")
+    predict = _of_folder(predict, "never")
+    evaluate = _of_folder(evaluate, "if asked")
+    report = _of_folder(report, "never")
 
     @public
     def save(self, folder: AnyPath, *, hub: bool = False, overwrite: bool = False) -> Port:
