@@ -13,32 +13,29 @@ from porter.base.errors import GraphError
 from porter.filegraph.builder import Builder
 from porter.filegraph.file_graph import Foreign, Unsupported, none_if_unsupported
 from porter.filegraph.layer_values import Value
-from porter.filegraph.layouts.axes import REPEATED, Axes, Piece, View, join_pieces
+from porter.filegraph.layouts.axes import REPEATED, Piece, View, join_pieces
 from porter.filegraph.layouts.dims import (
     BATCH,
     ONLY,
     Dim,
     Open,
     product,
-    quotient,
     ratio,
     sizes_text,
     unknown,
 )
+from porter.filegraph.layouts.map_ops import OpAndAxes, axes_of_map, map_ops, size_or_one
 from porter.filegraph.places import Items
 from porter.graph import (
     AsMap,
-    ChannelShuffle,
     ConcatChannels,
     CropMap,
-    DepthToSpace,
     Flatten,
     Identity,
     Op,
     Rearrange,
     Resize,
     Shape,
-    SpaceToDepth,
     Upsample,
 )
 from porter.graph.ops import AXES, MOST_AXES, Axis, Merge
@@ -289,7 +286,7 @@ class Views:
         repeated = self._repeated_axes(view)
         # by H, W or C, how often the tensor has it
         times = {
-            piece.axis: _size_or_one(axes[position][index].size)
+            piece.axis: size_or_one(axes[position][index].size)
             for (position, index), piece in repeated.items()
         }
         copies = times.pop("C", 1)
@@ -357,7 +354,7 @@ class Views:
         if value.is_array or self.lacks_batch:
             return None
         batch, channels, *cells = self._pieces(value)
-        candidates: list[tuple[Op, Iterable[tuple[Piece, ...]]]] = []  # each with the axes that it gives
+        candidates: list[OpAndAxes] = []  # each with the axes that it gives
         known_size = [cell.size for cell in cells if isinstance(cell.size, int)]
         if known_size == [1, 1]:
             candidates.append((Flatten(), [(batch,), (channels,)]))
@@ -366,9 +363,9 @@ class Views:
             candidates.append((Flatten(rows, columns, "HWC"), [(batch,), (*cells, channels)]))
             candidates.append((Flatten(rows, columns, "CHW"), [(batch,), (channels, *cells)]))
         if not cells:
-            candidates = [(AsMap(), self._map_axes(batch, (), (), (channels,)))]
+            candidates = [(AsMap(), axes_of_map(self.builder.order, batch, (), (), (channels,)))]
         elif len(axes) == 4:
-            candidates += self._map_ops(batch, channels, cells[0], cells[1], axes)
+            candidates += map_ops(self.builder.order, (batch, channels, *cells), axes)
         return next((op for op, op_axes in candidates if axes == join_pieces(op_axes)), None)
 
     def rearrange_op(self, view: View, of_map: bool = False) -> Rearrange | None:
@@ -401,62 +398,6 @@ class Views:
         has_other = any(piece.axis in ("N", REPEATED) for axis in behind_batch for piece in axis)
         (batch,) = join_pieces([self._pieces(view.value)[:1]])
         return None if has_other or first_axis[:1] != batch else behind_batch
-
-    def _map_ops(
-        self, n: Piece, c: Piece, h: Piece, w: Piece, axes: Axes
-    ) -> list[tuple[Op, Iterable[tuple[Piece, ...]]]]:
-        """Return ops from a map to a map, each with the axes that it gives: an upsampling, a channel shuffle,
-        and moves of blocks of cells from or to the channels, with the factors that the axes suggest. The
-        caller takes the op whose axes are the tensor's.
-
-        Args:
-            n: the whole batch as a piece, as `c`, `h` and `w` are the channels, the rows and the columns.
-            axes: the tensor's.
-        """
-        rows, columns, channels = axes[1:] if self.builder.order == "HWC" else (*axes[2:], axes[1])
-        # the innermost pieces of rows and columns, which an op has put there
-        times_down, times_across = (_size_or_one(axis[-1].size) if axis else 1 for axis in (rows, columns))
-        repeated_rows = h, Piece(REPEATED, times_down, 0)
-        repeated_columns = w, Piece(REPEATED, times_across, 0)
-        ops: list[tuple[Op, Iterable[tuple[Piece, ...]]]] = [
-            (Upsample(times_down, times_across), self._map_axes(n, repeated_rows, repeated_columns, (c,)))
-        ]
-        if len(channels) == 2:
-            groups = _size_or_one(channels[1].size)
-            channels_of_group = c.size // groups
-            shuffled = Piece("C", channels_of_group), Piece("C", groups, channels_of_group)
-            ops.append((ChannelShuffle(groups), self._map_axes(n, (h,), (w,), shuffled)))
-        # depth to space: cells of a block are taken from the channels
-        block = times_down
-        if (fewer_channels := ratio(c.size, block**2)) is not None:
-            # DCR: the cells of a block come first among the channels; CRD: behind them
-            cells_first = (
-                (h, Piece("C", block, block * fewer_channels)),
-                (w, Piece("C", block, fewer_channels)),
-                (Piece("C", fewer_channels),),
-            )
-            cells_last = (
-                (h, Piece("C", block, block)),
-                (w, Piece("C", block)),
-                (Piece("C", fewer_channels, block**2),),
-            )
-            ops.append((DepthToSpace(block, "DCR"), self._map_axes(n, *cells_first)))
-            ops.append((DepthToSpace(block, "CRD"), self._map_axes(n, *cells_last)))
-        # space to depth: cells of a block are put into the channels, so a piece of these is of the rows
-        block = next((_size_or_one(piece.size) for piece in channels if piece.axis == h.axis), 1)
-        fewer_rows, fewer_columns = (quotient(cell.size, block) for cell in (h, w))
-        if block > 1 and fewer_rows is not None and fewer_columns is not None:
-            blocks = ((Piece("H", fewer_rows, block),), (Piece("W", fewer_columns, block),))
-            cells = (Piece("H", block), Piece("W", block))
-            ops.append((SpaceToDepth(block, "DCR"), self._map_axes(n, *blocks, (*cells, c))))
-            ops.append((SpaceToDepth(block, "CRD"), self._map_axes(n, *blocks, (c, *cells))))
-        return ops
-
-    def _map_axes(
-        self, n: Piece, h: tuple[Piece, ...], w: tuple[Piece, ...], c: tuple[Piece, ...]
-    ) -> list[tuple[Piece, ...]]:
-        """Return the axes of a map in the file's own order."""
-        return [(n,), h, w, c] if self.builder.order == "HWC" else [(n,), c, h, w]
 
     def _pieces(self, value: Value) -> list[Piece]:
         """Return the whole axes of a value as pieces: batch, channels, and the rows and columns of a map, or
@@ -549,11 +490,6 @@ def _output_shape(op: Op, sizes: Sequence[Sequence[Dim]]) -> Sequence[Dim]:
     large = [size + count * stride for size, count, stride in zip(cells, added_strides, strides, strict=True)]
     filters, *extents = cast(Sequence[Dim], op.shape(cast(Shape, (channels, *large))))
     return filters, *(size - count for size, count in zip(extents, added_strides, strict=True))
-
-
-def _size_or_one(size: Dim) -> int:
-    """Return a size as a number for an op; 1 if it is open."""
-    return 1 if isinstance(size, Open) else size
 
 
 def _pattern(letters: Sequence[str], axes: Sequence[Sequence[Piece]], sized: Collection[str]) -> str:
