@@ -17,7 +17,8 @@ import numpy as np
 
 from porter.base.dtypes import Array, NamedArrays, Numbers, is_floating
 from porter.base.left_out import LeftOut
-from porter.filegraph.layouts.dims import Dim, are_open, fixed_sizes, to_whole_number
+from porter.filegraph.layouts.dims import Dim, fixed_sizes
+from porter.filegraph.layouts.size_arrays import are_open, to_whole_number
 from porter.filegraph.tensors.constants import MOST_COMPUTED
 from porter.filegraph.value_names import NodeOutput
 from porter.graph import MOST_CONSTANTS

@@ -9,16 +9,12 @@ from __future__ import annotations
 import math
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import reduce
-from hashlib import sha256
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from porter.base.dtypes import Numbers
 from porter.base.errors import GraphError
 
 _MOST_TERMS = 64
@@ -72,29 +68,29 @@ class Open:
 
     def __add__(self, other: Any) -> Any:
         terms: dict[_Product, _Factor] = dict(self.terms)
-        for product, factor in _terms(other):
+        for product, factor in terms_of(other):
             terms[product] = terms.get(product, 0) + factor
-        return _simplify(terms, _is_real(self, other))
+        return _simplify(terms, is_real(self, other))
 
     def __mul__(self, other: Any) -> Any:
         terms: dict[_Product, _Factor] = {}
         for unknowns, factor in self.terms:
-            for other_unknowns, other_factor in _terms(other):
+            for other_unknowns, other_factor in terms_of(other):
                 product = tuple(sorted(unknowns + other_unknowns, key=_name))
                 terms[product] = terms.get(product, 0) + factor * other_factor
-        return _simplify(terms, _is_real(self, other))
+        return _simplify(terms, is_real(self, other))
 
     def __floordiv__(self, other: Any) -> Any:
-        return _divide(self, other)[0]
+        return divide(self, other)[0]
 
     def __rfloordiv__(self, other: Any) -> Any:
-        return _divide(other, self)[0]
+        return divide(other, self)[0]
 
     def __mod__(self, other: Any) -> Any:
-        return _divide(self, other)[1]
+        return divide(self, other)[1]
 
     def __rmod__(self, other: Any) -> Any:
-        return _divide(other, self)[1]
+        return divide(other, self)[1]
 
     __radd__, __rmul__ = __add__, __mul__
 
@@ -191,7 +187,7 @@ def _name(unknown: Unknown) -> str:
     return unknown.name
 
 
-def _terms(number: Any) -> Sequence[tuple[_Product, _Factor]]:
+def terms_of(number: Any) -> Sequence[tuple[_Product, _Factor]]:
     """Return the terms of a size. A size that is not open is one term without unknowns.
 
     Raises:
@@ -205,7 +201,7 @@ def _terms(number: Any) -> Sequence[tuple[_Product, _Factor]]:
     return [((), integer)]
 
 
-def _is_real(*numbers: Any) -> bool:
+def is_real(*numbers: Any) -> bool:
     """Return whether one of these numbers is computed as a real number, not as a whole one, as a file states
     it.
     """
@@ -242,20 +238,20 @@ def _is_large(factor: _Factor) -> bool:
     return max(abs(factor.numerator), factor.denominator) > _LARGEST_FACTOR
 
 
-def _divide(number: Any, by: Any) -> tuple[Any, Any]:
+def divide(number: Any, by: Any) -> tuple[Any, Any]:
     """Return the quotient, rounded down, and what is left. By a number, every term is divided; by an open
     size, the sums are divided as polynomials. Raises Undecided as these do.
     """
     if not isinstance(by, Open):
         # by a number: a quotient that is not whole becomes an unknown of its own
-        ((_, divisor),) = _terms(by)
-        quotient = _floor_sum({product: Fraction(factor, divisor) for product, factor in _terms(number)})
+        ((_, divisor),) = terms_of(by)
+        quotient = _floor_sum({product: Fraction(factor, divisor) for product, factor in terms_of(number)})
     elif number == 0:
         quotient = 0
     else:
         quotient = _divide_sums(number, by)
     remainder = number - quotient * by
-    return (quotient * 1.0 if _is_real(number, by) else quotient), remainder
+    return (quotient * 1.0 if is_real(number, by) else quotient), remainder
 
 
 def _divide_sums(number: Any, by: Open) -> Any:
@@ -271,7 +267,7 @@ def _divide_sums(number: Any, by: Open) -> Any:
         if rest == 0:
             return quotient
         # the leading term of what is left, over the divisor's
-        product, factor = max(_terms(rest), key=_degree)
+        product, factor = max(terms_of(rest), key=_degree)
         exponents = Counter(product)
         exponents.subtract(divisor_product)
         if min(exponents.values()) < 0 or factor % divisor_factor:
@@ -331,14 +327,14 @@ def exact_size(number: Dim) -> Dim:
         Undecided: the sum of its parts is not whole.
     """
     exact_sum: Any = 0
-    for product, factor in _terms(number):
+    for product, factor in terms_of(number):
         exact_product: Any = 1
         for unknown_factor in product:
             stays = unknown_factor.rounded is None or factor < 0  # negative terms stay rounded
             exact_product = exact_product * (
                 Open((((unknown_factor,), 1),)) if stays else unknown_factor.rounded
             )
-        term = _simplify({inner: times * factor for inner, times in _terms(exact_product)}, False)
+        term = _simplify({inner: times * factor for inner, times in terms_of(exact_product)}, False)
         exact_sum = exact_sum + term
     exact: Dim = exact_sum
     return exact
@@ -390,7 +386,7 @@ def quotient(number: Dim, by: Dim) -> Dim | None:
     """
     if divides(by, number):
         return number // by
-    divisor_terms = _terms(by)
+    divisor_terms = terms_of(by)
     if not isinstance(number, Open) or len(number.terms) != 1 or len(divisor_terms) != 1:
         return None
     (product, factor), (divisor_product, divisor_factor) = number.terms[0], divisor_terms[0]
@@ -427,91 +423,3 @@ def fixed_sizes(dims: Iterable[Dim]) -> list[int]:
 def sizes_text(dims: Iterable[Dim]) -> str:
     """Write sizes as messages have them: `3x?x8`."""
     return "x".join("?" if isinstance(dim, Open) or dim < 0 else str(dim) for dim in dims)
-
-
-# Numbers that a file computes from sizes.
-
-
-def sizes_array(numbers: Any) -> Numbers:
-    """Make an array of sizes: of integers, or of objects if some sizes are open."""
-    array = np.asarray(numbers, object)
-    if any(isinstance(each, Open) for each in array.flat):
-        return array
-    return np.asarray(array.tolist(), None if array.size else int)
-
-
-def are_open(array: Numbers) -> bool:
-    """Return whether an array holds sizes that may be open, as objects."""
-    return array.dtype == object
-
-
-def to_whole_number(number: Any) -> Dim:
-    """Cut a real number, or a size that is computed as one, to a whole number."""
-    return Open(number.terms) if isinstance(number, Open) else int(number)
-
-
-def as_whole(array: Numbers) -> Numbers:
-    """Cast an array to whole numbers, cut towards 0."""
-    if are_open(array):
-        return sizes_array(np.frompyfunc(to_whole_number, 1, 1)(array))
-    return np.asarray(np.trunc(array), np.int64)
-
-
-def as_real(array: Numbers) -> Numbers:
-    """Cast an array to real numbers; open sizes stay open, and count as real ones."""
-    return sizes_array(array * 1.0) if are_open(array) else array.astype(np.float64)
-
-
-def _divide_like_file(number: Any, by: Any) -> Any:
-    """Divide as a file does: real numbers exactly, whole ones cut towards 0.
-
-    Raises:
-        Undecided: the input decides whether a real quotient is exact, or to which side a whole one is cut.
-    """
-    if not isinstance(number, Open) and not isinstance(by, Open):
-        return number / by if _is_real(number, by) else int(number / by)
-    quotient, rest = _divide(number, by)
-    # where nothing is negative, rounding down is cutting towards 0
-    may_round_down = not _is_real(number, by) and number >= 0 and by > 0
-    if rest != 0 and not may_round_down:
-        raise Undecided
-    return quotient
-
-
-def _remainder_size(number: Any, by: Any) -> Any:
-    """Return what a division leaves. Where the input decides it, that is an unknown, whose name is made of
-    both numbers, so that the same division always gives the same unknown.
-    """
-    try:
-        return number % by
-    except Undecided:
-        digest = sha256(repr((_terms(number), _terms(by))).encode()).hexdigest()
-        remainder = Unknown(f"remainder {digest}", 0)
-        return Open((((remainder,), 1),), _is_real(number, by))
-
-
-def _elementwise_rounding(function: Callable[[float], int]) -> Callable[..., Any]:
-    """Return a function that rounds each number of an array, in the number's own type. Open sizes are whole,
-    and stay.
-    """
-
-    def round_number(number: Any) -> Any:
-        """Round a number; number * 0 is a zero of its own type."""
-        return number if isinstance(number, Open) else number * 0 + function(number)
-
-    round_each: Callable[..., Any] = np.frompyfunc(round_number, 1, 1)  # of one array, giving one
-    return round_each
-
-
-ON_SIZES: Mapping[str, Callable[..., Any]] = {
-    "Div": np.frompyfunc(_divide_like_file, 2, 1),
-    "FloorMod": np.frompyfunc(_remainder_size, 2, 1),
-    "Equal": np.frompyfunc(is_equal, 2, 1),
-    "NotEqual": np.frompyfunc(lambda one, other: not is_equal(one, other), 2, 1),
-    "Floor": _elementwise_rounding(math.floor),
-    "Ceil": _elementwise_rounding(math.ceil),
-    "Round": _elementwise_rounding(round),
-}
-"""Functions of arrays in which sizes are open, by the kinds of ELEMENTWISE of
-porter.filegraph.tensors.constants: those that numpy lacks.
-"""

@@ -16,7 +16,8 @@ from porter.base.dtypes import Numbers
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.kernels import layouts, values
 from porter.filegraph.kernels.resizing import Rule, resize as resized
-from porter.filegraph.layouts.dims import ON_SIZES, Dim, Open, Undecided, are_open, fixed_sizes
+from porter.filegraph.layouts.dims import Dim, Open, Undecided, fixed_sizes
+from porter.filegraph.layouts.size_arrays import ON_SIZES, are_open
 from porter.filegraph.places import position_of
 from porter.graph import LogSoftmax, Op, Resize
 

@@ -21,15 +21,8 @@ from porter.filegraph.dataflow import OperatorNode
 from porter.filegraph.file_graph import Stored, Unsupported, first_supported
 from porter.filegraph.layer_values import Value
 from porter.filegraph.layouts.axes import Source, View
-from porter.filegraph.layouts.dims import (
-    Dim,
-    Undecided,
-    are_open,
-    as_real,
-    fixed_sizes,
-    sizes_array,
-    sizes_text,
-)
+from porter.filegraph.layouts.dims import Dim, Undecided, fixed_sizes, sizes_text
+from porter.filegraph.layouts.size_arrays import are_open, as_real, sizes_array
 from porter.filegraph.places import position_of
 from porter.filegraph.tensors import (
     arithmetic,

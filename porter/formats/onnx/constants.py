@@ -10,7 +10,8 @@ import numpy as np
 from porter.base.dtypes import Dtype, Numbers
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.kernels.windows import Grid, average_pool
-from porter.filegraph.layouts.dims import BATCH, PLACE, Dim, as_real, as_whole, fixed_sizes, sizes_array
+from porter.filegraph.layouts.dims import BATCH, PLACE, Dim, fixed_sizes
+from porter.filegraph.layouts.size_arrays import as_real, as_whole, sizes_array
 from porter.filegraph.places import position_of
 from porter.filegraph.readers import Functions
 from porter.filegraph.tensors.constants import arange, expect_room

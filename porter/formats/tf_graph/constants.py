@@ -11,7 +11,7 @@ import numpy as np
 from porter.base.dtypes import Array, Dtype, NamedArrays, Numbers, is_floating
 from porter.base.errors import first_line
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.layouts.dims import as_real, as_whole
+from porter.filegraph.layouts.size_arrays import as_real, as_whole
 from porter.filegraph.tensorflow import MASKS
 from porter.filegraph.tensors.constants import arange, expect_room
 from porter.filegraph.tensors.tensor import Tensor

@@ -12,7 +12,7 @@ from typing import Any
 from porter.base.dtypes import Numbers
 from porter.base.name_tables import by_name
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.layouts.dims import sizes_array
+from porter.filegraph.layouts.size_arrays import sizes_array
 from porter.filegraph.matching.norms import sqrt_or_norm
 from porter.filegraph.places import position_of
 from porter.filegraph.readers import Functions, node_reader, op_reader, tensor_reader

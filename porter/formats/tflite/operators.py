@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from porter.base.dtypes import Numbers
 from porter.base.name_tables import by_name
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.layouts.dims import Open, as_real, as_whole, sizes_array
+from porter.filegraph.layouts.dims import Open
+from porter.filegraph.layouts.size_arrays import as_real, as_whole, sizes_array
 from porter.filegraph.matching.norms import match_l2_normalize, sqrt_or_norm
 from porter.filegraph.places import position_of
 from porter.filegraph.readers import Functions, node_reader, op_reader, refuse_unread_settings, tensor_reader

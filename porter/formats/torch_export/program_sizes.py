@@ -10,7 +10,8 @@ import numpy as np
 
 from porter.base.errors import GraphError
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.layouts.dims import Dim, Open, fixed_sizes, sizes_array
+from porter.filegraph.layouts.dims import Dim, Open, fixed_sizes
+from porter.filegraph.layouts.size_arrays import sizes_array
 from porter.filegraph.value_names import NodeOutput
 from porter.filegraph.walk import Read
 from porter.formats.torch_export.nodes import AtenNode, Walk

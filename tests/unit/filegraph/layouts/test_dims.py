@@ -26,10 +26,10 @@ from porter.filegraph.layouts.dims import (
     product,
     quotient,
     ratio,
-    sizes_array,
     sizes_text,
     unknown,
 )
+from porter.filegraph.layouts.size_arrays import sizes_array
 from porter.formats.reading import read_checkpoint
 from tests.support.filegraph.values import values_of
 
