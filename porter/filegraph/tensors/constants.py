@@ -256,11 +256,11 @@ def cut(x: Numbers, parts: Mapping[int, slice | int]) -> Numbers:
     index: list[slice | int] = [slice(None)] * x.ndim
     for position, part in parts.items():
         axis = position_of(position, x.ndim)
-        index[axis] = position_of(part, x.shape[axis]) if isinstance(part, int) else _known_slice(part)
+        index[axis] = position_of(part, x.shape[axis]) if isinstance(part, int) else known_slice(part)
     return x[tuple(index)]
 
 
-def _known_slice(part: slice) -> slice:
+def known_slice(part: slice) -> slice:
     """Return a slice with its ends as integers. Raises Undecided if one is open."""
     numbers = (part.start, part.stop, part.step)
     return slice(*(None if number is None else fixed_sizes([number])[0] for number in numbers))

@@ -10,6 +10,7 @@ from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.layouts.axes import OF_UNKNOWN_SHAPE, Source, View
 from porter.filegraph.layouts.dims import Dim, Open, Undecided, fixed_sizes, sizes_text
 from porter.filegraph.places import position_of
+from porter.filegraph.tensors.constants import known_slice
 from porter.filegraph.tensors.resampling import match_cells
 from porter.filegraph.walk import Walk, Zeros
 from porter.graph import MOST_CONSTANTS, ExtendMap
@@ -180,10 +181,9 @@ def _slice_of_known_size(part: slice, size: int) -> slice:
     """Return the slice of an axis of known size by known numbers. A single cell is stated by its own place,
     whatever the step was.
     """
-    numbers = (part.start, part.stop, part.step)
-    known_slice = slice(*(None if number is None else fixed_sizes([number])[0] for number in numbers))
-    cells = range(size)[known_slice]
-    return slice(cells[0], cells[0] + 1) if len(cells) == 1 < size else known_slice
+    known = known_slice(part)
+    cells = range(size)[known]
+    return slice(cells[0], cells[0] + 1) if len(cells) == 1 < size else known
 
 
 def _open_ends(part: slice, size: Dim) -> tuple[Dim, Dim]:
