@@ -50,7 +50,10 @@ def proved(port: StoredPort, file: Path) -> Verdict:
 
 
 @pytest.mark.usefixtures("one_recipe")
-@pytest.mark.parametrize(("made", "destination"), [(exported, "tf"), (to_onnx, "flax"), (to_keras, "onnx")])
+@pytest.mark.parametrize(
+    ("made", "destination"),
+    [(exported, "tf"), (to_onnx, "flax"), pytest.param(to_keras, "onnx", marks=pytest.mark.full)],
+)
 def test_a_proof_in_parts_is_the_proof_of_all_values(
     made: Callable[[Path], Path], destination: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
