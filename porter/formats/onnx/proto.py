@@ -21,6 +21,7 @@ from porter.base.left_out import LeftOut
 from porter.base.package import install
 from porter.filegraph.names import expect_values
 from porter.filegraph.value_names import NodeOutput
+from porter.files.paths import is_hub_blob
 from porter.formats.limits import MOST_NODES, most_bytes
 from porter.formats.onnx.nodes import MISSING, OnnxNode
 from porter.formats.protobuf import parse_message
@@ -277,14 +278,9 @@ def captured_values(node: Any, outer_values: Collection[str]) -> Iterator[str]:
 
 
 def _is_in_hub_cache(folder: Path, location: str, file: Path) -> bool:
-    """Return whether a file that a model names beside itself is a link of the Hub's cache, whose `snapshots`
-    has links to the files in `blobs` of the same repository (huggingface_hub/file_download.py,
-    `_create_symlink`).
-    """
-    if ".." in Path(location).parts or Path(location).is_absolute():
-        return False
-    snapshots = next((parent for parent in folder.parents if parent.name == "snapshots"), None)
-    return snapshots is not None and file.parent == snapshots.parent / "blobs"
+    """Return whether a file that a model names beside itself is a link of the Hub's cache."""
+    is_beside = ".." not in Path(location).parts and not Path(location).is_absolute()
+    return is_beside and is_hub_blob(file, folder)
 
 
 def _is_external(tensor: Any) -> bool:

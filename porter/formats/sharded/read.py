@@ -11,6 +11,7 @@ from pathlib import Path
 from porter.base.dtypes import Array
 from porter.base.errors import FileError, some
 from porter.filegraph.checkpoint import Checkpoint
+from porter.files.paths import is_hub_blob
 from porter.formats import safetensors, torch
 from porter.formats.damage import ERRORS_OF_JSON, refusing_damage
 from porter.formats.format import look_at
@@ -88,7 +89,7 @@ def shards_beside(path: Path, names: Iterable[str]) -> dict[str, Path]:
 
 def _shard_at(folder: Path, name: str) -> Path:
     """Return a file of the index's folder. It may be a link into the folder, or into the blobs of Hugging
-    Face's cache, which stand beside its folder of snapshots.
+    Face's cache.
 
     Args:
         folder: of the index.
@@ -99,9 +100,8 @@ def _shard_at(folder: Path, name: str) -> Path:
     file = folder / name
     if not file.is_file():
         raise ValueError(f"its shard '{name:.80}' is not beside it")
-    real_folder = folder.resolve()
-    blobs = real_folder.parent.parent / "blobs"
-    if file.resolve().parent not in (real_folder, blobs):
+    real_folder, real_file = folder.resolve(), file.resolve()
+    if real_file.parent != real_folder and not is_hub_blob(real_file, real_folder):
         raise ValueError(f"its shard '{name:.80}' is a link to another folder")
     return file
 

@@ -55,13 +55,17 @@ def test_shards_of_torch_are_read(tmp_path: Path) -> None:
     assert (found.format, found.dialect) == ("torch", "torch") and found.tensors.keys() == held.keys()
 
 
-def test_the_cache_of_hugging_face_has_links(tmp_path: Path) -> None:
-    blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshots" / "abc"
+@pytest.mark.parametrize("folder", ["abc", "abc/encoder"])
+def test_the_cache_of_hugging_face_has_links(folder: str, tmp_path: Path) -> None:
+    blobs, place = tmp_path / "blobs", tmp_path / "snapshots" / folder
     folder_of(blobs)
-    snapshot.mkdir(parents=True)
+    place.mkdir(parents=True)
     for file in blobs.iterdir():
-        (snapshot / file.name).symlink_to(Path("../../blobs") / file.name)
-    assert read_with_digests(file_at(snapshot).path).tensors.keys() == ARRAYS.keys()
+        (place / file.name).symlink_to(file)
+    assert read_with_digests(file_at(place).path).tensors.keys() == ARRAYS.keys()
+    (tmp_path / "snapshots").rename(tmp_path / "others")
+    with pytest.raises(FileError, match="is a link to another folder"):
+        read_with_digests(file_at(tmp_path / "others" / folder).path)
 
 
 CONTRADICTORY = {
