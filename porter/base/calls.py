@@ -46,7 +46,7 @@ class Command:
 
     def default(self, name: str) -> object:
         """Return the value that an option has where it is not given; None for one that has to be given. A
-        switch that the command line has and Python has not, such as `--open`, is off.
+        switch that belongs to the command line, such as `--open`, is off.
         """
         if name not in self._defaults:  # an option of `printing`
             return False if self.options[name].kind is bool else None
@@ -169,7 +169,7 @@ def _type_text(kind: Any) -> str:
 
 
 def _one_type_text(kind: Any) -> str:
-    """Return a type that is no union as an editor shows it."""
+    """Return one type, as opposed to a union, as an editor shows it."""
     if isinstance(kind, ForwardRef):
         return kind.__forward_arg__
     return "None" if kind is NoneType else _MODULE_PREFIXES.sub("", inspect.formatannotation(kind))

@@ -60,7 +60,7 @@ def _digest(words: Sequence[str]) -> str:
 
 
 def _stats(file: Path) -> Iterator[Any]:
-    """Yield what the system knows of a file; nothing if there is no such file."""
+    """Yield what the system knows of a file, or nothing if the file does not exist."""
     try:
         yield file.stat()
     except OSError:

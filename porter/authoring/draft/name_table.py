@@ -65,7 +65,7 @@ def _whole_table(
 
 
 def _plain(paths: Iterable[str], names: Mapping[str, str]) -> list[_Rule]:
-    """Return a rule for each path alone."""
+    """Return one rule for each path, by its own name."""
     return [_Rule(path, names[path], (path,)) for path in paths]
 
 
