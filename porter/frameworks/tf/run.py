@@ -133,7 +133,8 @@ class Runner:
         """
         tapped = _memory_saving_model()(self._model.inputs, {name: self.values[name] for name in names})
         tapped.input_spec = None  # `expect_fit` checks the size
-        tapped.cut = cut
+        # Keras would copy a plain dict, and hold the arrays as long as the model.
+        tapped.cut = MappingProxyType(cut)
 
         def call(batches: list[Any]) -> dict[str, Any]:
             values: dict[str, Any] = tapped(batches if len(batches) > 1 else batches[0], training=False)

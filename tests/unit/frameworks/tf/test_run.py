@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import weakref
@@ -48,6 +49,23 @@ def test_values_are_held_until_their_last_use(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(layer, "call", counted)
     tf.ENGINE.run(model, np.zeros((1, 3, 8, 8), np.float32), ["step8"])
     assert len(held) == 9 and max(held) <= 2
+
+
+def test_replaced_values_are_not_held_after_the_run() -> None:
+    """A model of Keras is in circles, and would hold them until Python looks for it."""
+    nodes = (Node("first", Tanh(), (INPUT,)), Node("second", Tanh(), ("first",)))
+    plan = make_plan(Graph(nodes, 3, "second"), ANY, tf.CAPABILITIES)
+    model = tf.ENGINE.build(plan, {}, {}, "float32", "cpu")
+    replaced = np.full((1, 3, 8, 8), 0.5, np.float32)
+    held = weakref.ref(replaced)
+    found = tf.ENGINE.run(model, np.zeros((1, 3, 8, 8), np.float32), ["second"], {"first": replaced})
+    assert found["second"].flat[0] == pytest.approx(np.tanh(0.5))
+    gc.disable()
+    try:
+        del replaced
+        assert held() is None
+    finally:
+        gc.enable()
 
 
 def test_taps_come_back_channels_first_whatever_their_order() -> None:
