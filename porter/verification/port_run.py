@@ -15,7 +15,7 @@ from porter.graph import shapes
 from porter.graph.ops import shape_text
 from porter.padding import KnownSize
 from porter.port import StoredPort
-from porter.verification.memory import drop_models, weights_in
+from porter.verification.memory import drop_models, free_importers, weights_in
 
 
 @dataclass
@@ -49,6 +49,7 @@ class PortRun:
         try:
             if dtype not in self._models:
                 self._models[dtype] = self.stored.build(dtype, self.device, self.tensors)
+                free_importers(weights_in(self.stored.graph))
             engine, images = self.stored.destination.ENGINE, batch.astype(np.dtype(dtype))
             values = engine.run(self._models[dtype], images, [*paths], cut)
         except CannotRun as error:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import sys
+import weakref
 
 import pytest
 
 from porter.graph import Graph, Node, Relu, shapes
 from porter.verification import memory
-from porter.verification.memory import drop_models, in_parts
+from porter.verification.memory import drop_models, free_importers, in_parts
 
 LARGE = 10_000_000
 
@@ -40,6 +42,29 @@ def test_nothing_is_looked_for_where_a_model_is_gone_by_itself(searches: list[No
     drop_models(models, ["float64"], LARGE)
     drop_models(models, [], LARGE)
     assert not models and not searches
+
+
+def test_what_the_callers_of_an_import_had_at_hand_is_freed() -> None:
+    """torch keeps a frame of its own module in a circle."""
+    gc.disable()
+    try:
+        for weights, freed in ((LARGE, True), (100, False)):
+            held = _import(weights)
+            assert (held() is None) == freed
+    finally:
+        gc.enable()
+
+
+def _import(weights: int) -> weakref.ref[Model]:
+    at_hand = Model()
+    _keep_frame()
+    free_importers(weights)
+    return weakref.ref(at_hand)
+
+
+def _keep_frame() -> None:
+    frame = sys._getframe()
+    assert frame.f_locals
 
 
 @pytest.mark.parametrize(
