@@ -51,40 +51,39 @@ def file_of(module: str) -> Path:
 
 
 @cache  # most tests here look through all of porter
-def _imports(path: Path) -> tuple[tuple[ast.Import | ast.ImportFrom, ...], tuple[str, ...]]:
-    """The imports of a file, wherever they stand, and the modules of porter that it names in one of its
-    strings.
+def _statements(path: Path) -> tuple[ast.Import | ast.ImportFrom | ast.ClassDef | ast.Assign | str, ...]:
+    """The imports, classes and assignments of a file, wherever they stand, and the modules of porter that it
+    names in one of its strings.
     """
-    imports, strings = list[ast.Import | ast.ImportFrom](), list[str]()
+    found = list[ast.Import | ast.ImportFrom | ast.ClassDef | ast.Assign | str]()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            imports.append(node)
+        if isinstance(node, ast.Import | ast.ImportFrom | ast.ClassDef | ast.Assign):
+            found.append(node)
         elif (
             isinstance(node, ast.Constant)
             and isinstance(node.value, str)
             and re.fullmatch(r"porter(\.\w+)+", node.value)
         ):
-            strings.append(node.value)
-    return tuple(imports), tuple(strings)
+            found.append(node.value)
+    return tuple(found)
 
 
 def imported(path: Path, strings: bool = True) -> Iterator[str]:
     """Every module of porter that a file imports, wherever the import stands, and every one that it names in
     one of its `strings`.
     """
-    imports, named = _imports(path)
-    for node in imports:
+    for node in _statements(path):
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
-        elif node.module == "porter":
+        elif isinstance(node, ast.ImportFrom) and node.module == "porter":
             yield from (f"porter.{name.name}" for name in node.names)
-        elif node.module:
+        elif isinstance(node, ast.ImportFrom) and node.module:
             modules = [name for each in node.names if file_of(name := f"{node.module}.{each.name}").is_file()]
             if len(modules) < len(node.names):  # a name of the package itself
                 yield node.module
             yield from modules
-    if strings:
-        yield from named
+        elif isinstance(node, str) and strings:
+            yield node
 
 
 def reached(module: str) -> set[str]:
@@ -157,16 +156,17 @@ def test_mlx_is_imported_in_its_room_only() -> None:
 
 
 def _modules(path: Path) -> Iterator[str]:
-    for node in _imports(path)[0]:
-        yield from (
-            [node.module or ""] if isinstance(node, ast.ImportFrom) else [name.name for name in node.names]
-        )
+    for node in _statements(path):
+        if isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+        elif isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
 
 
 def test_only_the_command_line_imports_the_package_above_it() -> None:
     modules = {path.stem for path in (ROOT / "porter").iterdir()}
     for path in (ROOT / "porter").rglob("*.py"):
-        for node in _imports(path)[0]:
+        for node in _statements(path):
             if isinstance(node, ast.ImportFrom) and node.module == "porter":
                 assert modules.issuperset(name.name for name in node.names), path
             elif isinstance(node, ast.Import) and path != ROOT / "porter/cli/app.py":
@@ -257,7 +257,7 @@ def test_a_name_stands_for_one_thing() -> None:
         where = path.relative_to(ROOT).as_posix()
         if path.stem != "__init__":
             modules[path.stem].append(where)
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in _statements(path):
             if isinstance(node, ast.ClassDef):
                 classes[node.name].append(where)
     _expect_reasons(classes, SHARED_CLASSES.values())
@@ -279,7 +279,7 @@ def test_a_statement_says_one_thing() -> None:
     packed = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in (ROOT / "porter").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in _statements(path)
         if isinstance(node, ast.Assign) and _says_two_things(node)
     ]
     assert packed == []

@@ -129,8 +129,9 @@ def test_a_function_has_the_options_of_its_value() -> None:
 
 def texts(tree: ast.Module) -> Iterator[tuple[ast.Constant, str]]:
     """Every text of a module but its documentation, with the literal parts of formatted ones."""
-    documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    nodes = [*ast.walk(tree)]
+    documentation = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
             yield node, node.value
 

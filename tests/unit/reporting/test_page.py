@@ -45,9 +45,9 @@ def page_of(folder: Path) -> tuple[str, Page]:
     return text, parse(text)
 
 
-@pytest.fixture
-def whole(tmp_path: Path) -> tuple[str, Page]:
-    return page_of(full_port(tmp_path / "port"))
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Page]:
+    return page_of(full_port(tmp_path_factory.mktemp("whole") / "port"))
 
 
 def test_tags_are_balanced(whole: tuple[str, Page], tmp_path: Path) -> None:
