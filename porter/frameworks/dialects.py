@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
 from porter.frameworks import LayerNames
-from porter.graph import Graph, Node, channels_of
+from porter.graph import Graph, Node
 
 if TYPE_CHECKING:
     from porter.base.dtypes import Array
@@ -91,5 +91,5 @@ def without_batch(graph: Graph, node: Node, array: Array) -> Array:
     """Return a trained array without the axis for images that the parameters of transformers have, which are
     added to a batch.
     """
-    axes = len(node.op.tensors(channels_of(graph)[node.source])["value"])
+    axes = len(node.op.tensors(graph.channels_by_path[node.source])["value"])
     return array[0] if array.ndim > axes and array.shape[0] == 1 else array

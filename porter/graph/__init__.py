@@ -13,7 +13,6 @@ from porter.graph.graph import (
     TakesInputs,
     axes_text,
     batch_text,
-    channels_of,
     expect_inputs,
     further_text,
     head_of,

@@ -320,7 +320,7 @@ def tensor_shapes(graph: Graph) -> dict[str, TensorShapes]:
     Roles are `kernel` and `bias`; `gamma`, `beta`, `mean` and `variance`; `alpha`; `value`, of a trained
     array.
     """
-    channels = channels_of(graph)
+    channels = graph.channels_by_path
     by_path = {node.path: node.op.tensors(channels[node.source]) for node in graph.nodes}
     return {path: tensors for path, tensors in by_path.items() if tensors}
 
@@ -357,9 +357,4 @@ def is_depthwise(graph: Graph, node: Node) -> bool:
     """Return whether a node is a depthwise convolution: one group for each of several input channels."""
     if not isinstance(node.op, Conv) or node.op.groups == 1:
         return False
-    return node.op.groups == channels_of(graph)[node.source]
-
-
-def channels_of(graph: Graph) -> Mapping[str, int]:
-    """Return the channels (or features) of every path, `input` included; computed once for each graph."""
-    return graph.channels_by_path
+    return node.op.groups == graph.channels_by_path[node.source]

@@ -18,7 +18,7 @@ from porter.base.package import page
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks import get_destination, other_than
 from porter.frameworks.dialects import get_port_dialect
-from porter.graph import Conv, Dense, Graph, channels_of, head_of, tensor_shapes
+from porter.graph import Conv, Dense, Graph, head_of, tensor_shapes
 from porter.graph.plan import make_plan
 from porter.padding import ANY
 from porter.padding.sizes import size_text
@@ -208,7 +208,7 @@ def _match(port: StoredPort, checkpoint: Checkpoint, member: Member | None) -> _
             continue
         node = graph.by_path[path]
         name = next((name for name in names if name in unmatched), None)
-        needed = role in node.op.tensors(channels_of(graph)[node.inputs[0]])
+        needed = role in node.op.tensors(graph.channels_by_path[node.inputs[0]])
         if name is None:
             missing += [names[0]] if needed else []
             continue
@@ -272,7 +272,7 @@ def _graph_as_trained(port: StoredPort, matched: _MatchedTensors, rows: int) -> 
     for path, role in matched.tensors:
         node = graph.by_path[path]
         # A norm without a scale or an offset got one in training: its op says that it has one.
-        if role in _NORM_TENSORS and role not in node.op.tensors(channels_of(graph)[node.inputs[0]]):
+        if role in _NORM_TENSORS and role not in node.op.tensors(graph.channels_by_path[node.inputs[0]]):
             attribute, _ = _NORM_TENSORS[role]
             changes.setdefault(path, {})[attribute] = True
     nodes = (

@@ -15,7 +15,7 @@ from porter.data.preprocess import Preprocess
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks import RETURNED, Classifier, Engine, OwnTensors, get_engine
 from porter.frameworks.dialects import Dialect, get_dialect
-from porter.graph import Dense, Node, Relu, Relu6, channels_of
+from porter.graph import Dense, Node, Relu, Relu6
 from porter.padding import KnownSize
 from porter.recipe import Zoo
 from porter.recipe.expressions import Value
@@ -164,7 +164,7 @@ def zoo_reference(zoo: Zoo, variant: str, checkpoint: Checkpoint, fit: Fit) -> Z
         output = fit.stand_in.path
         taps[output] = fit.stand_in.tap
         tensors = {**tensors, **fit.stand_in.tensors}
-        classes = channels_of(fit.graph)[output]
+        classes = fit.graph.channels_by_path[output]
     of_implementation = replace(checkpoint, tensors=tensors, graph=None, counted=False)
     name = str(zoo.reference)
     implementation = get_implementation(name)

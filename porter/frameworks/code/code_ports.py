@@ -18,7 +18,7 @@ from porter.frameworks import OwnTensors, Tensors
 from porter.frameworks.code.language import Language, Layer, Spellings
 from porter.frameworks.code.public_names import with_names
 from porter.frameworks.code.tree import Body, make_tree
-from porter.graph import Graph, Node, Op, channels_of, tensor_shapes
+from porter.graph import Graph, Node, Op, tensor_shapes
 from porter.graph.plan import Plan
 
 SOURCE_FILE, WEIGHTS_FILE = "model.py", "model.safetensors"
@@ -79,7 +79,7 @@ class CodePorts:
         Raises:
             MappingError: a tensor is missing or has another shape than the graph needs.
         """
-        shapes, channels = tensor_shapes(plan.lowered), channels_of(plan.lowered)
+        shapes, channels = tensor_shapes(plan.lowered), plan.lowered.channels_by_path
         arrays: dict[str, Array] = {}
         for node, role, key in self.keys(plan):
             array = tensors.get(node.holder, {}).get(role)

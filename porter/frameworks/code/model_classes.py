@@ -17,7 +17,7 @@ from porter.frameworks.code.stages import Stages, write_stages
 from porter.frameworks.code.template import ClassUse, Template, signature, unify
 from porter.frameworks.code.text import call, flat
 from porter.frameworks.code.tree import Body
-from porter.graph import INPUT, Graph, axes_text, batch_text, channels_of
+from porter.graph import INPUT, Graph, axes_text, batch_text
 from porter.graph.blocks.block_uses import Unlike
 from porter.graph.blocks.parameters import PlainValue, Vector
 from porter.graph.plan import Plan, taken_shapes
@@ -37,7 +37,7 @@ def model_classes(
         steps: the layers that they are made of.
         entry: the lines with which the model's `forward` begins.
     """
-    channels = channels_of(graph)
+    channels = graph.channels_by_path
     # Pad layers are steps without a node: they keep the channels of what they read.
     pads = {step.path: channels[step.inputs[0]] for step in steps if step.path not in channels}
     norms = recurring_norms(tree, language)

@@ -13,7 +13,7 @@ from porter.base.errors import MappingError
 from porter.frameworks.defaults import counted_layers as counted_layers, numbered_layers as numbered_layers
 from porter.frameworks.dialects import without_batch
 from porter.frameworks.tf import layout as keras
-from porter.graph import Attention, BatchNorm, Conv, Dense, Graph, GroupNorm, LayerNorm, Node, Op, channels_of
+from porter.graph import Attention, BatchNorm, Conv, Dense, Graph, GroupNorm, LayerNorm, Node, Op
 
 SEPARATOR = "/"
 AVERAGE_SUFFIX = None
@@ -35,7 +35,7 @@ def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str
     """Return the names of a layer's tensors by role; the statistics of norms are in a collection of their
     own: `params/bn1/scale` and `batch_stats/bn1/mean`.
     """
-    roles = node.op.tensors(channels_of(graph)[node.source])
+    roles = node.op.tensors(graph.channels_by_path[node.source])
     statistics_layer = layer.replace(_PARAMS, _BATCH_STATS, 1) if layer.startswith(_PARAMS) else layer
     return {
         role: (f"{statistics_layer if role in ('mean', 'variance') else layer}/{name}",)
@@ -56,7 +56,7 @@ def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
             raise MappingError(
                 f"expected a {role} of heads of shape {stored}, got {array.shape}", where=node.path
             )
-        units = node.op.tensors(channels_of(graph)[node.source])["kernel"][0]
+        units = node.op.tensors(graph.channels_by_path[node.source])["kernel"][0]
         # Heads and channels are one axis, of the units before an attention, of the features after it.
         return array.reshape(-1) if role == "bias" else array.reshape(-1, units).T
     return keras.to_canonical(graph, node, role, array)
@@ -78,7 +78,7 @@ def _shape_with_heads(graph: Graph, node: Node, role: str) -> tuple[int, ...] | 
     """
     if not isinstance(node.op, Dense):
         return None
-    units, features = node.op.units, channels_of(graph)[node.source]
+    units, features = node.op.units, graph.channels_by_path[node.source]
     source = graph.by_path.get(node.source)
     # The layer behind an attention, whose bias has no heads.
     if source is not None and isinstance(source.op, Attention):

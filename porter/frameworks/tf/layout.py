@@ -16,7 +16,7 @@ from porter.base.dtypes import Array
 from porter.base.errors import MappingError
 from porter.filegraph.names import Names
 from porter.frameworks import LayerNames
-from porter.graph import Graph, Node, Op, Shape, channels_of, is_depthwise, ops
+from porter.graph import Graph, Node, Op, Shape, is_depthwise, ops
 from porter.graph.ops import is_map
 from porter.graph.plan import Plan
 
@@ -96,7 +96,7 @@ def tensor_names(graph: Graph, node: Node, layer: str) -> dict[str, tuple[str, .
 
     `layer` may end with a kernel of a separable convolution, such as `block2_sepconv1/depthwise_kernel`.
     """
-    roles = node.op.tensors(channels_of(graph)[node.source])
+    roles = node.op.tensors(graph.channels_by_path[node.source])
     layer_name, kernel = split_separable(layer)
     names = {role: tuple(f"{layer_name}/{name}" for name in _spellings(graph, node, role)) for role in roles}
     return {**names, "kernel": (layer,)} if kernel else names
@@ -175,7 +175,7 @@ def _canonical_value(graph: Graph, node: Node, array: Array) -> Array:
     """Return a trained array in porter's axis order and shape. An EinsumDense holds it without its axes of
     one cell, and a map's has the channels last.
     """
-    sizes = node.op.tensors(channels_of(graph)[node.source])["value"]
+    sizes = node.op.tensors(graph.channels_by_path[node.source])["value"]
     if _is_of_map(graph, node):
         return array.reshape(*sizes[1:], sizes[0]).transpose(2, 0, 1)
     return array.reshape(sizes)
@@ -210,7 +210,7 @@ def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
     _expect_rank(node, role, array, (4,))
     if keras_class(graph, node) == "DepthwiseConv2D":
         filters, _, rows, columns = array.shape
-        channels = channels_of(graph)[node.source]
+        channels = graph.channels_by_path[node.source]
         return array.reshape(channels, filters // channels, rows, columns).transpose(2, 3, 0, 1)
     return array.transpose(2, 3, 1, 0)
 

@@ -8,7 +8,7 @@ from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import MappingError
 from porter.frameworks import LayerNames, OwnTensors, Tensors
 from porter.frameworks.torch.layout import state_keys
-from porter.graph import Dense, Graph, channels_of, tensor_shapes
+from porter.graph import Dense, Graph, tensor_shapes
 
 
 def state_arrays(graph: Graph, tensors: Tensors) -> dict[str, Array]:
@@ -19,7 +19,7 @@ def state_arrays(graph: Graph, tensors: Tensors) -> dict[str, Array]:
         MappingError: a tensor is missing or has another shape than the graph needs.
     """
     shapes = tensor_shapes(graph)
-    channels = channels_of(graph)
+    channels = graph.channels_by_path
     fills = fillings(graph, tensors)
     state: dict[str, Array] = {}
     # Only first calls of layers have tensors.

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from porter.graph import INPUT, BlockScope, Graph, channels_of
+from porter.graph import INPUT, BlockScope, Graph
 from porter.graph.blocks.block_uses import Unlike
 from porter.graph.blocks.parameters import PlainValue
 from porter.recipe.expressions import Value
@@ -88,7 +88,7 @@ class _BlockWriter:
 
     def __init__(self, graph: Graph, options: Mapping[str, Value]) -> None:
         self.graph = graph
-        self.channels = channels_of(graph)
+        self.channels = graph.channels_by_path
         self.defaults: dict[str, Mapping[str, Any]] = {
             **OPERATIONS,
             "batch_norm": {name: options[f"bn_{name}"] for name in OPERATIONS["batch_norm"]},

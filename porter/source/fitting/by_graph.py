@@ -14,7 +14,7 @@ from porter.base.errors import MappingError, some
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph, FileNode
 from porter.frameworks.dialects import Dialect
-from porter.graph import OF_LOGITS, Graph, channels_of, head_of, ops, shapes, tensor_shapes, with_classes
+from porter.graph import OF_LOGITS, Graph, head_of, ops, shapes, tensor_shapes, with_classes
 from porter.graph.difference import site_differences
 from porter.padding import Size
 from porter.recipe import NodeNames, tap_names
@@ -85,7 +85,7 @@ def _fit(candidate: Candidate, end: End, keep_background: bool) -> Fit:
     drops = has_background and not keep_background
     graph = grafted.graph
     if drops:
-        graph = with_classes(graph, channels_of(graph)[graph.output] - 1)
+        graph = with_classes(graph, graph.channels_by_path[graph.output] - 1)
     stored = stored_tensors(graph, file, grafted.layers, checkpoint)
     names = {place: tensor.name for place, tensor in stored.items()}
     is_zoos_model = not differences and not folded and grafted.plain
@@ -147,7 +147,7 @@ def _classes_of_output(graph: Graph, with_recipes_head: bool) -> int:
     head nor any dense layer.
     """
     return (
-        channels_of(graph)[graph.output]
+        graph.channels_by_path[graph.output]
         if with_recipes_head or any(isinstance(node.op, ops.Dense) for node in graph.nodes)
         else 0
     )

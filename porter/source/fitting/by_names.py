@@ -14,7 +14,7 @@ from porter.base.errors import MappingError, some
 from porter.base.options import MAP
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks.dialects import Dialect
-from porter.graph import Graph, channels_of, tensor_shapes, with_classes
+from porter.graph import Graph, tensor_shapes, with_classes
 from porter.recipe import LayerName, NodeNames, Zoo, options_of, tap_names
 from porter.recipe.fixed import equals_fixed
 from porter.source.fitting.candidate import Candidate
@@ -203,7 +203,7 @@ def _with_head(
     layers[head_path] = head.layer
     # The background is one row of the head.
     classes = head.rows - (background and not keep_background)
-    graph = draft if classes == channels_of(draft)[head_path] else with_classes(draft, classes)
+    graph = draft if classes == draft.channels_by_path[head_path] else with_classes(draft, classes)
     if keep_background or not background:
         transforms[head_path] = tuple(name for name in head.layer.transforms if name != "drop_background")
     return _GraphWithHead(graph, layers, transforms, {}, background)

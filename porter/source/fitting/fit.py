@@ -12,7 +12,7 @@ from porter.base.dtypes import Array
 from porter.base.errors import MappingError, some
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph, Stored
-from porter.graph import OF_LOGITS, Affine, Graph, Op, Rearrange, Sigmoid, Softmax, channels_of, tensor_shapes
+from porter.graph import OF_LOGITS, Affine, Graph, Op, Rearrange, Sigmoid, Softmax, tensor_shapes
 from porter.port import Gives
 from porter.recipe.expressions import Value
 
@@ -119,7 +119,7 @@ class Fit:
     @property
     def classes(self) -> int:
         """Rows of the port's head; 0 if it has none."""
-        return channels_of(self.graph)[self.graph.output] if self.source_classes else 0
+        return self.graph.channels_by_path[self.graph.output] if self.source_classes else 0
 
     @property
     def output(self) -> Gives:

@@ -17,7 +17,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.keras.layer_variables import CLASSES
 from porter.formats.keras.scaling import normalising, statistics
 from porter.frameworks.dialects import get_dialect
-from porter.graph import Affine, Graph, channels_of, is_depthwise, tensor_shapes
+from porter.graph import Affine, Graph, is_depthwise, tensor_shapes
 from porter.recipe import LayerName, NodeNames, Zoo
 from porter.recipe.zoo_names import tensor_names
 from porter.source.fitting.fit import CONSTANTS, TensorKey
@@ -91,7 +91,7 @@ def locate(graph: Graph, layers: NodeNames, zoo: Zoo, checkpoint: Checkpoint) ->
     for path, layer in layers.items():
         # A step whose mean and variance come from the data has no weights: the file holds its moments.
         if layer.adapted:
-            shape = (channels_of(graph)[path],)
+            shape = (graph.channels_by_path[path],)
             *moments, count = adapted_tensors(layer)
             missing |= {name: Missing(path, shape) for name in moments if name not in checkpoint.tensors}
             constants = (name for name in (*moments, count) if name in unused)
@@ -127,7 +127,7 @@ def with_adapted_steps(graph: Graph, layers: NodeNames, checkpoint: Checkpoint) 
     Raises:
         MappingError: they are not one number or one for each channel, or a variance is negative.
     """
-    channels = channels_of(graph)
+    channels = graph.channels_by_path
 
     def adapted_affine(path: str) -> Affine:
         """Return the affine step of a node, by the mean and the variance that the file holds."""

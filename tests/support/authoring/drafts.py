@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from porter.authoring.draft.draft import Draft, DraftFacts, draft_recipe
-from porter.graph import Dense, Graph, channels_of
+from porter.graph import Dense, Graph
 from porter.graph.difference import same_graph
 from porter.recipe import Recipe, expand, layer_names, load_recipe
 
@@ -15,7 +15,7 @@ def read_back(
 ) -> tuple[Draft, Recipe]:
     """A graph's draft, which expands to the same nodes and names them as `names` does."""
     head = graph.by_path[graph.output]
-    classes = channels_of(graph)[head.path] if isinstance(head.op, Dense) else 0
+    classes = graph.channels_by_path[head.path] if isinstance(head.op, Dense) else 0
     draft = draft_recipe(graph, names, DraftFacts("drafted", "own", "tf", size, classes))
     path = folder / "drafted.yaml"
     path.write_text(draft.text, encoding="utf-8")

@@ -34,7 +34,6 @@ from porter.graph import (
     Relu,
     Relu6,
     Resize,
-    channels_of,
     is_depthwise,
     nonnegative_paths,
     shapes,
@@ -100,7 +99,7 @@ def test_shapes_at_known_and_unknown_sizes() -> None:
     )
     assert found["logits"] == (10,)
     assert shapes(graph, (None, 20))["pool/join"] == (16, None, 5)
-    assert channels_of(graph)["same"] == 16
+    assert graph.channels_by_path["same"] == 16
 
 
 def test_shapes_are_worked_out_once_for_the_sizes_that_are_asked_for_lately() -> None:
@@ -379,5 +378,5 @@ def test_channels_are_worked_out_once_for_a_graph(monkeypatch: pytest.MonkeyPatc
     )
     graph = Graph((Node("conv", Conv(4, Window((1, 1)), Convention()), (INPUT,)),), 2, "conv")
     assert tensor_shapes(graph) == tensor_shapes(graph) == {"conv": {"kernel": (4, 2, 1, 1)}}
-    assert not is_depthwise(graph, graph.by_path["conv"]) and channels_of(graph)["conv"] == 4
+    assert not is_depthwise(graph, graph.by_path["conv"]) and graph.channels_by_path["conv"] == 4
     assert calls == [graph]

@@ -12,7 +12,7 @@ from porter.base.errors import UsageError
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf import destination as tf
 from porter.frameworks.tf.runtime import import_keras
-from porter.graph import INPUT, Graph, Node, Tanh, channels_of
+from porter.graph import INPUT, Graph, Node, Tanh
 from porter.graph.plan import make_plan
 from porter.padding import ANY
 from tests.support.arrays import Array
@@ -76,7 +76,7 @@ def test_taps_come_back_channels_first_whatever_their_order() -> None:
     batch = np.random.default_rng(3).normal(size=(2, 3, 15, 17))
     paths = [node.path for node in reversed(graph.nodes)]
     found = tf.ENGINE.run(model, batch, paths)
-    channels = channels_of(graph)
+    channels = graph.channels_by_path
     assert list(found) == paths
     for place, (path, value) in enumerate(found.items()):
         assert value.shape[:2] == (2, channels[path])
