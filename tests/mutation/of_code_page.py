@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-ROOMS = ("formats", "filegraph", "fitting", "graph", "padding", "source", "frameworks")
+ROOMS = ("formats", "filegraph", "graph", "padding", "source", "frameworks")
 STATES = ("refused", "crashed", "slow", "unproved", "equal", "proved and wrong", "not planted")
 TITLE = "## Mistakes in porter's own source\n"
 HEAD = """\
