@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from functools import partial
 
 from porter.formats.format import Content, Format, reader
 
@@ -38,9 +37,14 @@ def _is_weights(content: Content) -> bool:
     return number == 100 and value[:1] == b"\n"
 
 
-_READ = reader("porter.formats.caffe.read", "read_caffe")
-_RUN: Mapping[str, Any] = {"framework": "caffe", "engine": "numpy", "rows": "porter.formats.caffe.rows"}
+_format = partial(
+    Format,
+    read=reader("porter.formats.caffe.read", "read_caffe"),
+    framework="caffe",
+    engine="numpy",
+    rows="porter.formats.caffe.rows",
+)
 FORMATS = (
-    Format("caffe-net", "a Caffe net (.prototxt)", _is_net, _READ, weights="caffe", **_RUN),
-    Format("caffe", "a .caffemodel of Caffe", _is_weights, _READ, **_RUN),
+    _format("caffe-net", "a Caffe net (.prototxt)", _is_net, weights="caffe"),
+    _format("caffe", "a .caffemodel of Caffe", _is_weights),
 )

@@ -4,6 +4,8 @@ a data shard.
 
 from __future__ import annotations
 
+from functools import partial
+
 from porter.formats.format import Content, Format, reader
 from porter.formats.tf_checkpoint.files import (
     TABLE_MAGIC,
@@ -31,20 +33,21 @@ def _format_of(content: Content) -> str | None:
     return "tf-checkpoint-v2" if path.suffix == ".index" else table_version(content.head)
 
 
-def _make_format(name: str, description: str) -> Format:
-    """Return the format of one of the two versions, which have one reader."""
-    read = reader("porter.formats.tf_checkpoint.read", "read_tf_checkpoint")
-    return Format(
-        name,
-        description,
-        lambda content: _format_of(content) == name,
-        read,
-        framework="tf",
-        whole="a frozen graph (.pb)",
-    )
-
-
+_format = partial(
+    Format,
+    read=reader("porter.formats.tf_checkpoint.read", "read_tf_checkpoint"),
+    framework="tf",
+    whole="a frozen graph (.pb)",
+)
 FORMATS = (
-    _make_format("tf-checkpoint-v1", "a TensorFlow checkpoint of version 1"),
-    _make_format("tf-checkpoint-v2", "a TensorFlow checkpoint"),
+    _format(
+        "tf-checkpoint-v1",
+        "a TensorFlow checkpoint of version 1",
+        lambda content: _format_of(content) == "tf-checkpoint-v1",
+    ),
+    _format(
+        "tf-checkpoint-v2",
+        "a TensorFlow checkpoint",
+        lambda content: _format_of(content) == "tf-checkpoint-v2",
+    ),
 )
