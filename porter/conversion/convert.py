@@ -93,21 +93,23 @@ def make_port(asked: ConvertOptions) -> Conversion:
         opened.sizes.expect(size)
         target = Target(wanted.framework, size, wanted.dtype, asked.allow_overflow, wanted.quantize)
         written = _write(building, opened, target, asked.stock, asked.fold_bn)
-        record = _record(opened, written, target, wanted.wishes, wanted.recipes)
-        port = _port(building, record, written.plan, wanted.framework)
+        unchecked = _record(opened, written, target, wanted.wishes, wanted.recipes)
         verdict: Verdict | None = None
-        warnings: tuple[str, ...] = ()
+        checked: dict[str, Any] = {}
+        check_warnings: tuple[str, ...] = ()
         if asked.check is not False:
             # What is compared is what a reader of the folder gets.
-            write_record(building, port.record)
+            write_record(building, unchecked)
             on_disk = read_port(building, held=False)
-            verdict, checked, warnings = _check(on_disk, opened, wanted.reference, asked.check is True, size)
-            port = replace(port, record=port.record.model_copy(update=checked))
-        record_warnings = _record_warnings(port.record, opened, wanted.framework, wanted.wishes.size)
-        warnings = (*opened.warnings, *written.warnings, *record_warnings, *warnings)
-        port = replace(port, record=port.record.model_copy(update={"warnings": warnings}))
-        write_record(building, port.record)
-    return Conversion(replace(port, folder=wanted.out), verdict)
+            verdict, checked, check_warnings = _check(
+                on_disk, opened, wanted.reference, asked.check is True, size
+            )
+        record_warnings = _record_warnings(unchecked, opened, wanted.framework, wanted.wishes.size)
+        warnings = (*opened.warnings, *written.warnings, *record_warnings, *check_warnings)
+        record = unchecked.model_copy(update={**checked, "warnings": warnings})
+        port = _port(wanted.out, record, written.plan, wanted.framework)
+        write_record(building, record)
+    return Conversion(port, verdict)
 
 
 convert = takes(ConvertOptions)(make_port)
