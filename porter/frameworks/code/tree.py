@@ -142,11 +142,10 @@ def _without_reshapes(graph: Graph, steps: Sequence[LayerStep], language: Langua
 
 @dataclass(frozen=True)
 class _PlacedPart:
-    """A part before its inputs have names: they are still paths. `output` is the path of the value that it
-    gives, and `place` the index of its first step in the graph.
+    """A part before it and its inputs have names: all are still paths. `output` is the path of the value that
+    it gives, and `place` the index of its first step in the graph.
     """
 
-    name: str
     path: str
     content: Layer | Body | Reuse
     inputs: tuple[str, ...]
@@ -190,11 +189,12 @@ class _Nesting:
             outputs: the paths of the values that the module gives.
         """
         placed = self._place_parts(prefix, steps)
-        names = {**self.arguments, source: ENTRY, **{part.output: part.name for part in placed}}
-        called = {part.path: part.name for part in placed}
+        # A part of a container that is no module has a dotted name.
+        called = {part.path: part.path.removeprefix(prefix).replace("/", ".") for part in placed}
+        names = {**self.arguments, source: ENTRY, **{part.output: called[part.path] for part in placed}}
         parts = tuple(
             Part(
-                part.name,
+                called[part.path],
                 Reuse(called[part.content.part]) if isinstance(part.content, Reuse) else part.content,
                 tuple(names[path] for path in part.inputs),
             )
@@ -204,7 +204,7 @@ class _Nesting:
 
     def _place_parts(self, prefix: str, steps: list[LayerStep]) -> list[_PlacedPart]:
         """Return the parts of a module in the order of the graph: single layers, and modules of the layers
-        that one path leads to. Where these cannot be a module, their parts stand here, under dotted names.
+        that one path leads to. Where these cannot be a module, their parts stand here.
         """
         groups: dict[str, list[LayerStep]] = {}
         for step in steps:
@@ -217,21 +217,18 @@ class _Nesting:
             inside = [step for step in members if step.path != path]
             for step in layers:
                 content = step.layer if step.shares is None else Reuse(step.shares)
-                placed.append(_PlacedPart(name, path, content, step.inputs, path, self.places[path]))
+                placed.append(_PlacedPart(path, content, step.inputs, path, self.places[path]))
             module = self._make_module(path, inside) if inside and not layers else None
             if module is not None:
-                placed.append(replace(module, name=name))
+                placed.append(module)
             elif inside:
-                placed += [
-                    replace(part, name=f"{name}.{part.name}")
-                    for part in self._place_parts(f"{path}/", inside)
-                ]
+                placed += self._place_parts(f"{path}/", inside)
         return sorted(placed, key=lambda part: part.place)
 
     def _make_module(self, path: str, steps: list[LayerStep]) -> _PlacedPart | None:
-        """Return the steps inside a container, such as those of `layer1/0`, as one part, still without a
-        name: a module of them, or where they repeat the layers of another container, a call of its module.
-        None if they read or give several values, or make no module.
+        """Return the steps inside a container, such as those of `layer1/0`, as one part: a module of them, or
+        where they repeat the layers of another container, a call of its module. None if they read or give
+        several values, or make no module.
         """
         within = {step.path for step in steps}
         # the values that the steps read from outside, and those of theirs that are read outside
@@ -249,7 +246,7 @@ class _Nesting:
         if content is None:
             return None
         place = min(self.places[inner] for inner in within)
-        return _PlacedPart("", path, content, (source,), output, place)
+        return _PlacedPart(path, content, (source,), output, place)
 
     def _module_content(
         self, path: str, steps: list[LayerStep], source: str, outputs: list[str]
