@@ -12,7 +12,7 @@ from typing import Any, Literal
 from porter.base.dtypes import HALVES, Dtype
 from porter.base.errors import CannotRun, Contradiction, first_line
 from porter.filegraph.checkpoint import Checkpoint
-from porter.filegraph.file_graph import FileGraph, Foreign, Unsupported
+from porter.filegraph.file_graph import Foreign, Unsupported
 from porter.formats.keras.activations import ACTIVATIONS, PARTS
 from porter.formats.keras.call_names import NamedCall, before_activation, fused_name, name_calls
 from porter.formats.keras.channels_first import ACTIVATION, CHANNELS_FIRST, CHANNELS_LAST, IMAGE, read_calls
@@ -97,23 +97,13 @@ def build_keras_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
     wrong = find_misreading(flow, graph.definition) or find_wrong_turn(flow_as_read, flow)
     if wrong is not None:
         raise Contradiction(f"porter reads the file's config in two ways: {wrong}", where=where)
-    # In half precision, layers have the types that the config states.
-    as_stated = dtype in HALVES
-    compute_dtype = "float32" if as_stated else dtype
+    order = _maps_with_channels_first(flow_as_read, flow)
     with (
         import_tensorflow().device(tensorflow_device("cpu")),
-        keras_defaults(compute_dtype),
+        keras_defaults(_default_type(dtype)),
         zero_initializers(),
     ):
-        builder = _Builder(
-            checkpoint,
-            graph,
-            compute_dtype,
-            as_stated,
-            size,
-            flow,
-            _maps_with_channels_first(flow_as_read, flow),
-        )
+        builder = _Builder(checkpoint, flow, order, dtype, size)
         for named in name_calls(_with_pad_layout(flow), checkpoint.tensors):
             builder.add(named)
         if not builder.taps:
@@ -123,6 +113,13 @@ def build_keras_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
         model = import_keras().Model([builder.source, *builder.further.values()], list(builder.taps.values()))
     attach_runner(model, builder.taps, "cpu", arrays=graph.arrays, takes=graph, moved=builder.moved)
     return model
+
+
+def _default_type(dtype: Dtype) -> Dtype:
+    """Return the type of what the config states no type for: in half precision, layers have the types that it
+    states.
+    """
+    return "float32" if dtype in HALVES else dtype
 
 
 class _Builder:
@@ -137,22 +134,16 @@ class _Builder:
     """
 
     def __init__(
-        self,
-        checkpoint: Checkpoint,
-        graph: FileGraph,
-        dtype: Dtype,
-        as_stated: bool,
-        size: Size,
-        flow: Flow,
-        order: _ChannelsFirst,
+        self, checkpoint: Checkpoint, flow: Flow, order: _ChannelsFirst, dtype: Dtype, size: Size
     ) -> None:
         self.keras = import_keras()
+        graph, default_type = checkpoint.carried, _default_type(dtype)
         self.source = self.keras.Input(
-            channels_last_shape(input_shape(graph.channels, graph.axes, size)), dtype=dtype, name=INPUT
+            channels_last_shape(input_shape(graph.channels, graph.axes, size)), dtype=default_type, name=INPUT
         )
         self.further = {
             further.name: self.keras.Input(
-                channels_last_shape(further.shape(size)), dtype=dtype, name=further.path
+                channels_last_shape(further.shape(size)), dtype=default_type, name=further.path
             )
             for further in graph.further_inputs
         }
@@ -161,12 +152,16 @@ class _Builder:
         self.refused: list[str] = []
         self._checkpoint = checkpoint
         self._foreign = {node.tap: node.op.kind for node in graph.nodes if isinstance(node.op, Foreign)}
-        self._as_stated = as_stated
+        self._as_stated = dtype in HALVES
         self._runs = LayerRuns(
-            FileTensors(checkpoint, dtype), as_stated, flow.keras, flow.backend == "theano", self._value_of
+            FileTensors(checkpoint, default_type),
+            self._as_stated,
+            flow.keras,
+            flow.backend == "theano",
+            self._value_of,
         )
         self._maps_with_channels_first = order
-        image = self.source if not as_stated else keras_do("cast", self.source, flow.type)
+        image = keras_do("cast", self.source, flow.type) if self._as_stated else self.source
         # The image as the file's first layer takes it.
         self._image = image if order == "none" else keras_do("moveaxis", image, -1, 1)
         if order == "image":
