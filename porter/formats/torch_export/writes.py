@@ -291,20 +291,16 @@ class _FunctionalWriter:
     def _slices_to_base(self, number: int, node: AtenNode) -> tuple[list[AtenNode], NodeOutput] | None:
         """Return the slices that a write goes through, the last one first, and the value that they are of: of
         `x[0][:, 1] = y` the slice `[:, 1]`, the slice `[0]`, and x. Return None where the write stays as it
-        is: where the written value would be cast, where a part is unknown or read later by an older view, and
-        where the value is not made by an op.
+        is: where the value is not made by an op, where what is written does not fit, and where a part is
+        unknown or read later by an older view.
 
         Args:
             number: the place of the write in the program.
         """
-        source = self._source_of(node)
-        part = node.arguments["self"]
-        base = self.views[node.name, 0]
-        is_plain = _is_known(node.sizes[0])
-        # A value, not a number: it has to have the part's sizes and type.
-        if isinstance(source, tuple):
-            has_its_sizes = is_plain or self._sizes_of(source) == node.sizes[0]
-            is_plain = has_its_sizes and self.types.get(source) == self.types.get(part)
+        part, base = node.arguments["self"], self.views[node.name, 0]
+        is_made_by_op = bool(self.program.nodes[base[0]].target)  # not given by the caller or stored
+        if not is_made_by_op or not self._fits_part(node):
+            return None
         steps: list[AtenNode] = []
         # `contiguous` gives a copy or the same memory: nothing may read that besides.
         while part != base and self.program.nodes[part[0]].op != "contiguous":
@@ -312,12 +308,21 @@ class _FunctionalWriter:
             part = step.inputs[0]
             if step.op not in _SLICES or _cells(step, self._sizes_of(part)) is None:
                 return None
-        views = {
-            view for view, base_of_view in self.views.items() if base_of_view == base and view[0] != node.name
-        }
-        is_read_later = any(self.last_reads.get(view, 0) > number for view in {*views, base} - {part})
-        is_made_by_op = bool(self.program.nodes[base[0]].target)  # not given by the caller or stored
-        return (steps, part) if is_plain and not is_read_later and is_made_by_op else None
+        views = (view for view, base_of_view in self.views.items() if base_of_view == base)
+        older_views = {base, *(view for view in views if view[0] != node.name)} - {part}
+        if any(self.last_reads.get(view, 0) > number for view in older_views):
+            return None
+        return steps, part
+
+    def _fits_part(self, node: AtenNode) -> bool:
+        """Say whether what a write puts into its part, a number or a value, is not cast, and has the part's
+        sizes or can be repeated to them.
+        """
+        source, sizes = self._source_of(node), node.sizes[0]
+        if not isinstance(source, tuple):
+            return _is_known(sizes)
+        has_its_type = self.types.get(source) == self.types.get(node.arguments["self"])
+        return has_its_type and (_is_known(sizes) or self._sizes_of(source) == sizes)
 
     def _source_of(self, node: AtenNode) -> NodeOutput | float:
         """Return what a write puts into its part: a value or a number, 0 for one that states none."""
