@@ -258,11 +258,14 @@ class _OperatorReader:
 
 
 def _inner_activation(op: str, options: Table | None) -> str:
-    """Return the activation that an operator states inside it; empty if it states none."""
+    """Return the activation that an operator states inside it; empty if it states none. Raise ValueError for
+    a number that the schema lacks.
+    """
     field = schema.ACTIVATION_FIELDS.get(op)
-    if options is None or field is None:
-        return ""
-    return schema.ACTIVATIONS[options.scalar(field)]
+    number = 0 if options is None or field is None else options.scalar(field)
+    if number not in schema.ACTIVATIONS:
+        raise ValueError(f"{op} states activation {number}, which TensorFlow Lite's schema lacks")
+    return schema.ACTIVATIONS[number]
 
 
 def _readers_by_tensor(graph: Table, codes: Sequence[str]) -> dict[int, set[str]]:

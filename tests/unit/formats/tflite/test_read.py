@@ -19,6 +19,7 @@ from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tflite import schema
+from porter.formats.tflite.flatbuffer import root
 from porter.formats.tflite.model import read_model
 from porter.frameworks.numpy.engine import build_file
 from porter.graph import Softmax
@@ -331,6 +332,21 @@ def test_8_bit_weights_are_real_numbers_and_a_graph_of_whole_numbers_is_refused(
         np.testing.assert_array_equal(checkpoint.tensors[name], wanted.astype(np.float32))
     file.write_bytes(converted(graph, "int8"))
     with pytest.raises(FileError, match=re.escape("a fully quantised graph computes in whole numbers: ")):
+        read_checkpoint(file)
+
+
+@pytest.mark.parametrize("number", [-1, 6])
+def test_an_activation_that_the_schema_lacks_is_damage(number: int, tmp_path: Path) -> None:
+    source = tf.function(lambda image: tf.nn.relu(image + 1.0), [tf.TensorSpec((1, *SIZE, 3), tf.float32)])
+    file, data = tmp_path / "model.tflite", bytearray(converted(source))
+    graph = root(bytes(data)).tables(schema.MODEL_GRAPHS, 1)[0]
+    options = graph.tables(schema.GRAPH_OPERATORS, 1)[0].table(schema.OPERATOR_OPTIONS)
+    assert options is not None
+    place = options._locate(schema.ACTIVATION_FIELDS["ADD"].place)
+    assert place is not None and schema.ACTIVATIONS[data[place]] == "RELU"
+    data[place : place + 1] = number.to_bytes(1, signed=True)
+    file.write_bytes(data)
+    with pytest.raises(FileError, match=f"the model is damaged: ADD states activation {number}, which"):
         read_checkpoint(file)
 
 
