@@ -26,7 +26,7 @@ ERRORS_OF_JSON = (AttributeError,)
 
 @contextmanager
 def refusing_damage(
-    path: Path,
+    path: Path | str,
     next: str = "fetch it again",
     message: str = "the model is damaged",
     further: tuple[type[Exception], ...] = (),

@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from porter.base.errors import FileError, escaped
 from porter.base.json import JsonObject
+from porter.formats.damage import ERRORS_OF_JSON, refusing_damage
 from porter.formats.limits import read_json
 
 WeightsPath = tuple[str, ...]
@@ -25,7 +28,7 @@ _STEPWISE = frozenset({"Activation", "Dense", "Dropout", "ELU", "LeakyReLU", "Re
 """Layers that do the same to each step of a sequence whether it is alone or not."""
 
 
-class Unnamed(ValueError):
+class _Unnamed(ValueError):
     """A layer lacks its name: Keras saves only the arguments of a class that has no `get_config`
     (keras/src/ops/operation.py, Operation.get_config).
     """
@@ -34,6 +37,19 @@ class Unnamed(ValueError):
         "give the class a get_config() that returns super().get_config() and the class's own arguments, and "
         "save the model again"
     )
+
+
+@contextmanager
+def refusing_damaged_config(where: Path | str) -> Iterator[None]:
+    """Make one FileError of what a damaged config raises within the block. A layer without a name has its own
+    next step.
+    """
+    message = "the file's description of its model cannot be read"
+    with refusing_damage(where, "save the model again", message, ERRORS_OF_JSON):
+        try:
+            yield
+        except _Unnamed as error:
+            raise FileError(str(error), where=where, next=error.next) from None
 
 
 @dataclass(frozen=True)
@@ -89,14 +105,14 @@ def layer_name(layer: JsonObject) -> str:
     Sequential without any is called `sequential`.
 
     Raises:
-        ValueError: it is not text. Unnamed: there is none.
+        ValueError: it is not text. _Unnamed: there is none.
     """
     config = layer["config"]
     name = layer.get("name") or (config.get("name") if isinstance(config, dict) else "sequential")
     if name is None:
         kind = escaped(str(layer["class_name"]))
         message = f"the config of a layer of class '{kind:.60}' was not saved whole, because the class has no"
-        raise Unnamed(f"{message} get_config(): the file lacks the layer's name")
+        raise _Unnamed(f"{message} get_config(): the file lacks the layer's name")
     if not isinstance(name, str):
         raise ValueError("a layer's name is not text")
     return name
@@ -112,15 +128,10 @@ def describe_layers(text: bytes, path: Path) -> dict[WeightsPath, Described]:
     Raises:
         FileError: it is not JSON, or not a Keras model's config.
     """
-    try:
-        described: dict[WeightsPath, Described] = {}
+    described: dict[WeightsPath, Described] = {}
+    with refusing_damaged_config(path):
         _describe(read_json(text), (), described)
-        return described
-    except Unnamed as error:
-        raise FileError(str(error), where=path, next=error.next) from None
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        message = f"config.json is not a Keras model's config: {type(error).__name__} {error}"
-        raise FileError(message.splitlines()[0], where=path, next="save the model again") from None
+    return described
 
 
 def _describe(model: JsonObject, path: WeightsPath, described: dict[WeightsPath, Described]) -> None:

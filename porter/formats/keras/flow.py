@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from graphlib import TopologicalSorter
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, TypeAlias
 
 from porter.base.dtypes import Dtype
-from porter.base.errors import FileError, shortened
 from porter.base.json import JsonObject
 from porter.formats.keras.call_arguments import Inbound, KerasHistory, parse_inbound, parse_references
-from porter.formats.keras.config import Unnamed, inner_layer, is_foreign, layer_name
+from porter.formats.keras.config import inner_layer, is_foreign, layer_name, refusing_damaged_config
 from porter.formats.keras.precision import compute_type, halves_in
 from porter.formats.keras.versions import DEFAULTS, MODELS, is_operation, modern, operation
 from porter.formats.limits import MOST_NODES, StatedFields, read_json
@@ -115,7 +113,7 @@ def read_flow(text: str | bytes, where: str) -> Flow | None:
     Raises:
         FileError: it is not JSON, or not a Keras model's config.
     """
-    with _refusing_damage(where):
+    with refusing_damaged_config(where):
         model = read_json(text)
         if not _is_model(model):
             return None
@@ -158,7 +156,7 @@ def names_within(text: str | bytes, where: str) -> dict[str, frozenset[str]]:
     Raises:
         FileError: as `read_flow`.
     """
-    with _refusing_damage(where):
+    with refusing_damaged_config(where):
         model = read_json(text)
         layers = _layers(model) if _is_model(model) else []
         return {
@@ -176,7 +174,7 @@ def with_stated(text: str | bytes, metadata: Stated, where: str) -> str | bytes:
         FileError: it is not JSON.
     """
     stated = {name: value for name, value in metadata.items() if value}
-    with _refusing_damage(where):
+    with refusing_damaged_config(where):
         model = read_json(text) if stated else None
     if not isinstance(model, dict) or not stated.keys() - model.keys():
         return text
@@ -215,23 +213,6 @@ def _version(model: JsonObject, calls: Sequence[LayerCall]) -> int:
     if major:
         return int(major[0])
     return 3 if any(call.inbound.keras3 for call in calls) else 2
-
-
-@contextmanager
-def _refusing_damage(where: str) -> Iterator[None]:
-    """Make one FileError of what a damaged config raises within the block. A layer without a name has its own
-    next step.
-    """
-    try:
-        yield
-    except Unnamed as error:
-        raise FileError(str(error), where=where, next=error.next) from None
-    except (ValueError, TypeError, AttributeError, IndexError, RecursionError) as error:
-        text = str(error.args[0]) if error.args else ""
-        message = (
-            f"the file's description of its model cannot be read: {type(error).__name__} {shortened(text)}"
-        )
-        raise FileError(message.splitlines()[0], where=where, next="save the model again") from None
 
 
 def _is_model(layer: JsonObject) -> bool:
@@ -478,7 +459,10 @@ class _Resolver:
             calls = self._nodes[name]
             needs[key] = [self.key(reference) for reference in calls[index].references()] if calls else []
             waiting += needs[key]
-        return list(TopologicalSorter(needs).static_order())
+        try:
+            return list(TopologicalSorter(needs).static_order())
+        except CycleError as error:
+            raise ValueError(error.args[0]) from None  # without the calls, which may be many
 
 
 def _shapes_by_input(model: JsonObject) -> dict[str, tuple[int | None, ...]]:

@@ -372,7 +372,7 @@ def test_a_member_longer_than_declared(archive: Path, tmp_path: Path) -> None:
 def test_configs_that_are_none(archive: Path, tmp_path: Path, config: bytes) -> None:
     unreadable(
         rewritten(archive, tmp_path, {"config.json": lambda _: config}),
-        "config.json is not a Keras model's config",
+        "the file's description of its model cannot be read",
     )
 
 
@@ -384,7 +384,10 @@ def test_a_config_of_more_values_than_any_models(archive: Path, tmp_path: Path) 
 
 
 def test_a_config_nested_without_end(archive: Path, tmp_path: Path) -> None:
-    unreadable(rewritten(archive, tmp_path, {"config.json": lambda _: b"[" * 200_000}), "config.json is not")
+    unreadable(
+        rewritten(archive, tmp_path, {"config.json": lambda _: b"[" * 200_000}),
+        "the file's description of its model cannot be read",
+    )
 
 
 def test_a_config_runs_nothing(archive: Path, tmp_path: Path) -> None:
