@@ -9,7 +9,7 @@ from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 from porter.base.dtypes import Dtype, NamedArrays
 from porter.base.errors import NotInstalled, UsageError
@@ -28,6 +28,8 @@ _WEIGHT_ARGUMENTS = frozenset(
     {"pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "checkpoint_path", "cache_dir"}
 )
 """Arguments of timm.create_model that name weights other than the folder's."""
+Builders: TypeAlias = Mapping[str, Call]
+"""The name of timm's model and its arguments, by variant."""
 _CHANNELS = 3
 """timm's own where `in_chans` says nothing. A first convolution may have more: TResNet's has 4x4 pixels."""
 
@@ -48,73 +50,76 @@ def import_timm() -> ModuleType:
         raise NotInstalled(f"timm cannot be imported: {error}", next="pip install timm") from None
 
 
-def implementation(builders: Mapping[str, Call]) -> Implementation:
-    """Make an implementation of the models of a table, by variant.
+def implementation(builders: Builders) -> Implementation:
+    """Make an implementation of the models of a table."""
+    return Implementation(
+        build_by("timm", builders, import_timm, lambda name: bool(import_timm().is_model(name))),
+        runs_at_any_size=takes_any_size,
+        stock=StockLibrary(
+            partial(_stock_class, builders), partial(_write_stock, builders), takes_any_size=True
+        ),
+    )
 
-    Args:
-        builders: by variant, the name of timm's model and its arguments.
+
+def _call_for(builders: Builders, model: StockModel) -> tuple[Call, dict[str, float]]:
+    """Return the call that builds a model with the source's epsilon, where it takes one, and the recipe's
+    option that says so.
     """
+    name, arguments = builders[model.variant]
+    if model.epsilon is None or not name.removeprefix("tf_").startswith(WITH_EPSILON):
+        return (name, arguments), {}
+    # timm's default of the names that begin with tf_, and of the others
+    default_epsilon = arguments.get("bn_eps", 1e-3 if name.startswith("tf_") else 1e-5)
+    if model.epsilon != default_epsilon:
+        arguments = {**arguments, "bn_eps": model.epsilon}
+    return (name, arguments), {"bn_epsilon": model.epsilon}
 
-    def call_for(model: StockModel) -> tuple[Call, dict[str, float]]:
-        """Return the call that builds a model with the source's epsilon, where it takes one, and the recipe's
-        option that says so.
-        """
-        name, arguments = builders[model.variant]
-        if model.epsilon is None or not name.removeprefix("tf_").startswith(WITH_EPSILON):
-            return (name, arguments), {}
-        # timm's default of the names that begin with tf_, and of the others
-        default_epsilon = arguments.get("bn_eps", 1e-3 if name.startswith("tf_") else 1e-5)
-        if model.epsilon != default_epsilon:
-            arguments = {**arguments, "bn_eps": model.epsilon}
-        return (name, arguments), {"bn_epsilon": model.epsilon}
 
-    def stock_class(model: StockModel, size: Size) -> StockClass:
-        """Return timm's model of a variant, which takes every input size.
+def _stock_class(builders: Builders, model: StockModel, size: Size) -> StockClass:
+    """Return timm's model of a variant, which takes every input size.
 
-        Raises:
-            UsageError: it has none.
-        """
-        if model.variant not in builders:
-            reason = UNLIKE_TIMM.get(model.variant)
-            message = f"timm has no model of {model.variant}"
-            if reason:
-                message += f": {reason}"
-            raise UsageError(message, where=STOCK, next=f"convert without {STOCK}")
-        (name, arguments), options = call_for(model)
-        unlike = differences_of_timm(model.preprocess) if model.preprocess else ()
-        cautions = tuple(
-            f"timm's transforms from {CONFIG_FILE} are not the port's protocol: {reason}" for reason in unlike
-        )
-        return StockClass(
-            "timm.create_model",
-            {"model_name": name, "num_classes": model.classes, **arguments},
-            cautions,
-            options,
-        )
+    Raises:
+        UsageError: it has none.
+    """
+    if model.variant not in builders:
+        reason = UNLIKE_TIMM.get(model.variant)
+        message = f"timm has no model of {model.variant}"
+        if reason:
+            message += f": {reason}"
+        raise UsageError(message, where=STOCK, next=f"convert without {STOCK}")
+    (name, arguments), options = _call_for(builders, model)
+    unlike = differences_of_timm(model.preprocess) if model.preprocess else ()
+    cautions = tuple(
+        f"timm's transforms from {CONFIG_FILE} are not the port's protocol: {reason}" for reason in unlike
+    )
+    return StockClass(
+        "timm.create_model",
+        {"model_name": name, "num_classes": model.classes, **arguments},
+        cautions,
+        options,
+    )
 
-    def write_stock(
-        folder: Path,
-        plan: Plan,
-        model: StockModel,
-        arrays: NamedArrays,
-        layers: LayerNames,
-        dtype: Dtype,
-    ) -> dict[str, str]:
-        """Write `model.safetensors`, a state_dict of timm's model, `model.py`, and the `config.json` with
-        which `timm.create_model("local-dir:FOLDER", pretrained=True)` opens the folder.
-        """
-        from porter.frameworks.torch.port_files import write_stock
 
-        (name, arguments), _ = call_for(model)
-        first_layer = next(layers[node.path] for node in plan.graph.nodes if node.path in layers)
-        ends = first_layer, layers[plan.graph.output]
-        text = json.dumps(_config(model, name, arguments, ends), indent=2).encode()
-        (folder / CONFIG_FILE).write_bytes(text)
-        return {**write_stock(folder, plan, arrays, layers), CONFIG_FILE: sha256(text).hexdigest()}
+def _write_stock(
+    builders: Builders,
+    folder: Path,
+    plan: Plan,
+    model: StockModel,
+    arrays: NamedArrays,
+    layers: LayerNames,
+    dtype: Dtype,
+) -> dict[str, str]:
+    """Write `model.safetensors`, a state_dict of timm's model, `model.py`, and the `config.json` with which
+    `timm.create_model("local-dir:FOLDER", pretrained=True)` opens the folder.
+    """
+    from porter.frameworks.torch.port_files import write_stock
 
-    stock = StockLibrary(stock_class, write_stock, takes_any_size=True)
-    build = build_by("timm", builders, import_timm, lambda name: bool(import_timm().is_model(name)))
-    return Implementation(build, runs_at_any_size=takes_any_size, stock=stock)
+    (name, arguments), _ = _call_for(builders, model)
+    first_layer = next(layers[node.path] for node in plan.graph.nodes if node.path in layers)
+    ends = first_layer, layers[plan.graph.output]
+    text = json.dumps(_config(model, name, arguments, ends), indent=2).encode()
+    (folder / CONFIG_FILE).write_bytes(text)
+    return {**write_stock(folder, plan, arrays, layers), CONFIG_FILE: sha256(text).hexdigest()}
 
 
 def _config(
