@@ -1,11 +1,13 @@
-"""Tables by names, of which several may have the same entry."""
+"""Tables by names: what a file of JSON states, and a table of which several names have the same entry."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Entry = TypeVar("Entry")
+JsonObject = Mapping[str, Any]
+"""What a file of JSON states."""
 
 
 def by_name(entries: Mapping[str, Entry]) -> dict[str, Entry]:

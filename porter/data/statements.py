@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from porter.base.errors import FileError, UsageError
-from porter.base.json import JsonObject
+from porter.base.name_tables import JsonObject
 from porter.base.options import PREPROCESS, AnyPath
 from porter.base.package import page
 from porter.data.preprocess import Preprocess, ProtocolError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from porter.base.dtypes import NamedArrays
 from porter.base.errors import CannotRun
-from porter.base.json import JsonObject
+from porter.base.name_tables import JsonObject
 from porter.filegraph.file_graph import FileGraph
 from porter.files import Digests
 

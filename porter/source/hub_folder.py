@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from porter.base.errors import FileError, first_line
-from porter.base.json import JsonObject
+from porter.base.name_tables import JsonObject
 from porter.data.keras_hub_config import CONVERTER_FILE
 from porter.data.timm_config import CONFIG_FILE
 from porter.data.transformers_config import PROCESSOR_FILE

@@ -10,7 +10,7 @@ from typing import Any
 
 from porter.base.commands import FRAMEWORK, PHOTOS, STUDY
 from porter.base.errors import UsageError
-from porter.base.json import JsonObject
+from porter.base.name_tables import JsonObject
 from porter.base.options import FROM, ORIGIN
 from porter.data.timm_config import CONFIG_FILE
 from porter.filegraph.checkpoint import Checkpoint

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from porter.base.json import JsonObject
+from porter.base.name_tables import JsonObject
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.torch import ARCH, LIBRARY
 from porter.port import By

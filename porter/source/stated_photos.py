@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from porter.base.errors import PorterError, UsageError
-from porter.base.json import JsonObject
+from porter.base.name_tables import JsonObject
 from porter.base.options import PREPROCESS, AnyPath
 from porter.data.classes import with_imagenet_recognised
 from porter.data.keras_hub_config import CONVERTER_FILE, ROUNDING_DIFFERS, from_keras_hub

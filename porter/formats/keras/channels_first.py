@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from porter.base.json import JsonObject
+from porter.base.name_tables import JsonObject
 from porter.formats.keras.call_arguments import Inbound
 from porter.formats.keras.flow import SOURCE, Flow, LayerCall, Result, read_flow, results_in, with_places
 from porter.formats.keras.theano import with_theano_pads

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from porter.base.errors import FileError, escaped
-from porter.base.json import JsonObject
+from porter.base.name_tables import JsonObject
 from porter.formats.damage import ERRORS_OF_JSON, refusing_damage
 from porter.formats.limits import read_json
 

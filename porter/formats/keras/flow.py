@@ -10,7 +10,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any, TypeAlias
 
 from porter.base.dtypes import Dtype
-from porter.base.json import JsonObject
+from porter.base.name_tables import JsonObject
 from porter.formats.keras.call_arguments import Inbound, KerasHistory, parse_inbound, parse_references
 from porter.formats.keras.config import inner_layer, is_foreign, layer_name, refusing_damaged_config
 from porter.formats.keras.precision import compute_type, halves_in

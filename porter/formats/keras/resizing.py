@@ -4,7 +4,7 @@ or a part of it.
 
 from __future__ import annotations
 
-from porter.base.json import JsonObject
+from porter.base.name_tables import JsonObject
 from porter.filegraph.file_graph import Unsupported
 from porter.formats.keras.stated_layer import count, number, pair
 from porter.formats.tensorflow import has_cubic_shares

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from porter.base.json import JsonObject
+from porter.base.name_tables import JsonObject
 from porter.formats.keras.config import snake_case
 from porter.formats.keras.operations import OPERATIONS
 

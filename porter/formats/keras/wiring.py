@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from porter.base.json import JsonObject
+from porter.base.name_tables import JsonObject
 from porter.formats.keras.flow import Flow, LayerCall, LayerPath, Result, results_in
 from porter.formats.keras.versions import MODELS
 from porter.formats.limits import read_json

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 from porter.base.dtypes import NamedArrays, is_floating
-from porter.base.json import JsonObject
+from porter.base.name_tables import JsonObject
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.damage import ERRORS_OF_JSON, refusing_damage
 from porter.formats.limits import read_bounded, read_json

@@ -16,7 +16,7 @@ import numpy as np
 
 from porter.base.dtypes import Array, NamedArrays, storage_type
 from porter.base.errors import FileError, first_line
-from porter.base.json import JsonObject
+from porter.base.name_tables import JsonObject
 from porter.files.zips import ZipMembers, open_zip
 from porter.formats.limits import most_bytes, read_json
 from porter.formats.torch.read import read_mapping

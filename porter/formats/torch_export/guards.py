@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from porter.base.errors import GraphError
-from porter.base.json import JsonObject
+from porter.base.name_tables import JsonObject
 from porter.graph import Graph, shapes
 from porter.graph.ops import Shape
 

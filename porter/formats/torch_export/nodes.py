@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array, NamedArrays
-from porter.base.json import JsonObject
+from porter.base.name_tables import JsonObject
 from porter.filegraph import walk
 from porter.filegraph.places import Reading
 from porter.filegraph.value_names import NodeOutput

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Dtype, storage_type
-from porter.base.json import JsonObject
+from porter.base.name_tables import JsonObject
 from porter.formats.keras.call_names import NamedCall
 from porter.formats.keras.channels_first import CHANNELS_LAST
 from porter.formats.keras.flow import LayerCall, Result

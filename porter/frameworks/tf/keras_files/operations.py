@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array
-from porter.base.json import JsonObject
+from porter.base.name_tables import JsonObject
 from porter.formats.keras.activations import ACTIVATIONS, PARTS, ActivationRow
 from porter.formats.keras.operations import COMPOSED, ELEMENTWISE
 from porter.formats.tensorflow import import_tensorflow

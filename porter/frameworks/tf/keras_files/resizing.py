@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from porter.base.dtypes import Array
-from porter.base.json import JsonObject
+from porter.base.name_tables import JsonObject
 from porter.formats.keras.flow import LayerCall
 from porter.formats.keras.stated_layer import pair
 from porter.frameworks.tf.runtime import keras_do

@@ -1,8 +1,0 @@
-"""What a file of JSON states."""
-
-from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
-
-JsonObject = Mapping[str, Any]
