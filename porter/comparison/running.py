@@ -17,14 +17,14 @@ from porter.comparison.unit import COMMUTATIVE, Unit
 from porter.frameworks import get_destination
 from porter.graph import INPUT, Node, nonnegative_paths
 from porter.padding import KnownSize
-from porter.verification.draws import Draws
+from porter.verification.draws import LEAST_DRAWS, Draws
 from porter.verification.inputs import FALLBACKS, make_images
 from porter.verification.memory import in_parts
 from porter.verification.numbers import distance, farthest_draw
 from porter.verification.own_build import OwnBuild
 from porter.verification.results import Distance
 
-_DRAWS, _IMAGES = 2, 2
+_IMAGES = 2
 
 
 @dataclass(frozen=True)
@@ -162,16 +162,16 @@ def _run(
     drawn_a = dict[str, Array]()
     shapes = {path: tuple(size or 1 for size in shape) for path, shape in form_a.shapes.items()}
     for path_a in dict.fromkeys(partners.values()):
-        shape: tuple[int, ...] = (_DRAWS, *shapes[_value(form_a, path_a)])
+        shape: tuple[int, ...] = (LEAST_DRAWS, *shapes[_value(form_a, path_a)])
         count = _count(form_a, path_a)
         # a part of a layer's channels, which has no shape of its own
-        if count * _DRAWS != math.prod(shape):
-            shape = (_DRAWS, count)
+        if count * LEAST_DRAWS != math.prod(shape):
+            shape = (LEAST_DRAWS, count)
         drawn_a[path_a] = draws.of(path_a, shape)
     drawn_b = {path_b: drawn_a[path_a] for path_b, path_a in partners.items()}
     distances = dict[tuple[str, str], float]()
     # Values are shown in parts, so that they fit into memory.
-    for part in in_parts(form_a.graph, shapes, 2 * _DRAWS):
+    for part in in_parts(form_a.graph, shapes, 2 * LEAST_DRAWS):
         shown = [pair for pair in pairs if _value(form_a, pair[0]) in part]
         if not shown:
             continue
@@ -195,7 +195,7 @@ def _values(
         size: rows and columns of the input.
         paths: of the units that are wanted.
     """
-    batch: Array = np.zeros((_DRAWS, form.graph.channels, *size))  # nothing that is shown depends on it
+    batch: Array = np.zeros((LEAST_DRAWS, form.graph.channels, *size))  # nothing that is shown depends on it
     # the cuts: the numbers that replace values of the graph, by path
     cut = dict[str, Array]()
     for path, numbers in drawn.items():
@@ -204,7 +204,7 @@ def _values(
                 batch = numbers.reshape(batch.shape)
             continue
         value = _value(form, path)
-        shape = (_DRAWS, *(each or 1 for each in form.shapes[value]))
+        shape = (LEAST_DRAWS, *(each or 1 for each in form.shapes[value]))
         rows = form.units[path].rows
         if rows is None:
             cut[value] = numbers.reshape(shape)

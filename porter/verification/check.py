@@ -17,6 +17,7 @@ from porter.frameworks import Tensors, computes_in_float32
 from porter.graph import shapes, site_of, tensor_shapes
 from porter.port import StoredPort
 from porter.verification.cut_points import CutPoints, compare_at_cut_points
+from porter.verification.draws import LEAST_DRAWS
 from porter.verification.evidence import excitement
 from porter.verification.image_batches import ImageBatches, count_values
 from porter.verification.inputs import (
@@ -38,8 +39,8 @@ from porter.verification.scales import Absolute
 from porter.verification.sizes import Sizes
 from porter.verification.verdict import Verdict, first_telling
 
-_LEAST_CUT, _NUMBERS_CUT = 2, 256
-"""The least images at cut points, and numbers of these: see porter.verification.cut_points."""
+_NUMBERS_CUT = 256
+"""So many numbers the images at cut points have together at least."""
 _MANY_IMAGES = 12
 """Images of a size where most layers cannot be compared one by one, or the outputs of fewer tell nothing."""
 _KEPT = 1 << 23
@@ -196,7 +197,7 @@ class Check:
         for dtype in dtypes:
             cut = CutPoints.at_no_size(graph, dtype)
             for size in sorted(sizes.of("float64"), key=math.prod):
-                count = max(_LEAST_CUT, math.ceil(_NUMBERS_CUT / (channels * math.prod(size))))
+                count = max(LEAST_DRAWS, math.ceil(_NUMBERS_CUT / (channels * math.prod(size))))
                 images = self.fed.of(rng.random((count, channels, *size)))
                 run = partial(_run_cut, port, dtype)
                 cut = cut.joined_to(compare_at_cut_points(graph, source, run, images, rng, dtype))

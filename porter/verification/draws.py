@@ -45,6 +45,8 @@ from porter.graph.ops import (
     row_of,
 )
 
+LEAST_DRAWS = 2
+"""So few draws of a value have both halves of `Draws.of`."""
 _ZEROS = 0.05
 """So many of the numbers are 0, where steps and activations may break."""
 _BEYOND = 1.5
