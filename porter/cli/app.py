@@ -62,7 +62,7 @@ def start(
 
 
 @command(app, commands.CONVERT, cls=WithStock)
-def convert(given: GivenArguments, card: bool, as_json: bool) -> None:
+def run_convert(given: GivenArguments, card: bool, as_json: bool) -> None:
     """Port the source, or fill the class that `--into` names, and print the result. `given` has the options
     that were typed, as in every command here.
     """
@@ -85,7 +85,7 @@ def convert(given: GivenArguments, card: bool, as_json: bool) -> None:
 
 
 @command(app, commands.VERIFY)
-def verify(given: GivenArguments, layers: bool, as_json: bool) -> None:
+def run_verify(given: GivenArguments, layers: bool, as_json: bool) -> None:
     """Compare a port with its source again, print the verdict, and end with status 1 if it fails."""
     from porter.verification.reverify import verify
 
@@ -96,7 +96,7 @@ def verify(given: GivenArguments, layers: bool, as_json: bool) -> None:
 
 
 @command(app, commands.BATCH)
-def batch(given: GivenArguments, as_json: bool) -> None:
+def run_batch(given: GivenArguments, as_json: bool) -> None:
     """Make the ports of a list, print what became of them, and end with status 1 if some do not stand."""
     from porter.batch.batch import batch
 
@@ -109,7 +109,7 @@ def batch(given: GivenArguments, as_json: bool) -> None:
 
 
 @command(app, commands.COMPARE)
-def compare(given: GivenArguments, layers: bool, junit: Path | None, as_json: bool) -> None:
+def run_compare(given: GivenArguments, layers: bool, junit: Path | None, as_json: bool) -> None:
     """Compare two models, print what differs, and end with status 1 if they are not the same function."""
     if junit is not None:
         expect_folder(junit)
@@ -125,7 +125,7 @@ def compare(given: GivenArguments, layers: bool, junit: Path | None, as_json: bo
 
 
 @command(app, commands.PREDICT)
-def predict(given: GivenArguments, as_json: bool) -> None:
+def run_predict(given: GivenArguments, as_json: bool) -> None:
     """Predict the classes of photos, and print them."""
     from porter.cli import evaluation_text
     from porter.evaluation.prediction import predict
@@ -138,7 +138,7 @@ def predict(given: GivenArguments, as_json: bool) -> None:
 
 
 @command(app, commands.EVALUATE)
-def evaluate(given: GivenArguments, results: Path | None, as_json: bool) -> None:
+def run_evaluate(given: GivenArguments, results: Path | None, as_json: bool) -> None:
     """Measure ports, and let the first process of a run print the figures. End with status 1 if one misses
     the expected accuracy, and with that of Ctrl-C if photos are left.
     """
@@ -172,7 +172,7 @@ def evaluate(given: GivenArguments, results: Path | None, as_json: bool) -> None
 
 
 @command(app, commands.INSPECT)
-def inspect(given: GivenArguments, tensors: bool, as_json: bool) -> None:
+def run_inspect(given: GivenArguments, tensors: bool, as_json: bool) -> None:
     """Print what a file is, and the commands that port it."""
     from porter.source.inspection import inspect
 
@@ -181,7 +181,7 @@ def inspect(given: GivenArguments, tensors: bool, as_json: bool) -> None:
 
 
 @command(app, commands.PADS)
-def pads(given: GivenArguments, all_sites: bool, as_json: bool) -> None:
+def run_pads(given: GivenArguments, all_sites: bool, as_json: bool) -> None:
     """Print how a source pads, and how a port of it does the same."""
     from porter.conversion.pad_table import pads
 
@@ -190,7 +190,7 @@ def pads(given: GivenArguments, all_sites: bool, as_json: bool) -> None:
 
 
 @command(app, commands.FETCH)
-def fetch(variant: str, source: str, recipes: Path | None, as_json: bool) -> None:
+def run_fetch(variant: str, source: str, recipes: Path | None, as_json: bool) -> None:
     """Fetch the published weights of a variant, and print their path."""
     from porter.recipe import find_member
     from porter.source.place import fetch_published
@@ -204,7 +204,7 @@ def fetch(variant: str, source: str, recipes: Path | None, as_json: bool) -> Non
 
 
 @command(study_app, commands.STUDY)
-def study_padding(given: GivenArguments, source: str | None, as_json: bool) -> None:
+def run_study(given: GivenArguments, source: str | None, as_json: bool) -> None:
     """Study the padding of weights, print what was found, and end with the status of Ctrl-C if cases are
     missing.
     """
@@ -218,7 +218,7 @@ def study_padding(given: GivenArguments, source: str | None, as_json: bool) -> N
 
 
 @command(app, commands.REPORT)
-def report(given: GivenArguments, open_page: bool, as_json: bool) -> None:
+def run_report(given: GivenArguments, open_page: bool, as_json: bool) -> None:
     """Write a port's report, open it if that is asked for, and print where it is."""
     from porter.reporting.write_page import report
 
