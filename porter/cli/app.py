@@ -16,7 +16,7 @@ from porter.base.errors import UsageError
 from porter.base.options import CARD, INTO
 from porter.base.package import __version__
 from porter.base.plugins import KINDS, plugins
-from porter.cli import check_text, comparison_text, inspect_text, pads_text, port_text
+from porter.cli import comparison_text, inspect_text, pads_text, port_text, verdict_text
 from porter.cli.arguments import GivenArguments, WithStock, command, help_without_command
 from porter.cli.recipes import recipe_app
 from porter.cli.terminal import INTERRUPTED, end_with, noted_interrupts, say, show, stems_from_interrupt
@@ -90,7 +90,7 @@ def run_verify(given: GivenArguments, layers: bool, as_json: bool) -> None:
     from porter.verification.reverify import verify
 
     verdict = verify(**given)
-    show(verdict.record() if as_json else check_text.verdict(verdict, layers))
+    show(verdict.record() if as_json else verdict_text.verdict(verdict, layers))
     if not verdict.ok:
         raise typer.Exit(1)
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from porter.base.errors import LISTED, some
-from porter.cli.check_text import check_lines
 from porter.cli.printing import classes_words, first_lines, tells, tensors_words
+from porter.cli.verdict_text import check_lines
 from porter.comparison.transfer import RECORD, SOURCE_FILE
 from porter.padding.sizes import size_text
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from porter.cli.check_text import check_lines
 from porter.cli.printing import of_subject, table, tensors_words
+from porter.cli.verdict_text import check_lines
 from porter.frameworks import DESTINATION_NAMES
 
 if TYPE_CHECKING:

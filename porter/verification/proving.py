@@ -30,7 +30,7 @@ from porter.verification.references import SourceValues
 from porter.verification.sizes import Sizes, check_sizes
 from porter.verification.source_forms import Form, first_that_runs, own_build, references_of, with_fallback
 from porter.verification.trained import check_trained
-from porter.verification.user_check import check_given
+from porter.verification.user_proof import check_given
 from porter.verification.user_reference import IMAGES, ReferenceName, model_itself
 from porter.verification.verdict import Verdict, first_telling
 from porter.verification.witnesses import ask_witness

@@ -25,7 +25,7 @@ from porter.verification.check import CHECKED_DTYPES, Check
 from porter.verification.computed import unrounded_tensors
 from porter.verification.own_build import OwnBuild
 from porter.verification.references import CutSource
-from porter.verification.user_check import check_given
+from porter.verification.user_proof import check_given
 from porter.verification.user_reference import UserReference
 from porter.verification.verdict import Verdict
 from tests.support.arrays import Array

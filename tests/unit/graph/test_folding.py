@@ -15,7 +15,7 @@ from safetensors.numpy import load_file, save_file
 
 import porter
 from porter.base.errors import CheckFailed, MappingError
-from porter.cli import check_text, port_text
+from porter.cli import port_text, verdict_text
 from porter.frameworks import get_destination
 from porter.graph import (
     INPUT,
@@ -206,7 +206,7 @@ def test_a_folded_port_is_proved_against_its_source(
     assert all(node.rel_l2 <= 1e-10 for node in double.nodes) and double.logits.argmax_equal
     layers = {node.path for node in made.port.graph.nodes if isinstance(node.op, Conv | Dense)}
     assert layers <= {node.path for node in double.nodes}
-    said = "\n".join(check_text.verdict(found, layers=False))
+    said = "\n".join(verdict_text.verdict(found, layers=False))
     assert ("compared before the port's weights were rounded to bfloat16" in said) == (dtype == "bfloat16")
 
 

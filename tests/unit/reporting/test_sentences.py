@@ -11,7 +11,7 @@ import pytest
 from typer.main import get_command
 
 from porter.cli.app import app
-from porter.cli.check_text import parity_line
+from porter.cli.verdict_text import parity_line
 from porter.data.preprocess import Preprocess
 from porter.data.protocol_words import input_in_words, protocol_in_words, steps_in_words
 from porter.recipe.published import is_non_commercial

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from porter.cli import check_text
+from porter.cli import verdict_text
 from porter.verification.inputs import SIGNED
 from porter.verification.results import Distance, NodeDistance, Parity
 from porter.verification.verdict import Verdict
@@ -27,7 +27,7 @@ def test_porters_own_build_is_never_called_the_same_function(reference: str, ok:
         ok, reference, "float64", sizes, 2, 1e-10, 0.0, logits, None, (node,), (), run_by="the zoo"
     )
     verdict = Verdict((parity,), SIGNED, notes=("model.py is another",), held=("its tensors: held to h5py",))
-    lines = check_text.verdict(verdict, layers=False)
+    lines = verdict_text.verdict(verdict, layers=False)
     assert lines[0].startswith(said) and lines[-3:] == [
         "note: model.py is another",
         f"reference: {reference}, run by the zoo; images, 2 in float64: {SIGNED.words}",
