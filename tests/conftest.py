@@ -129,15 +129,15 @@ def in_double(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     from porter.verification import proving
 
-    own = proving.check_against
+    own = proving.prove_against
 
-    def check_against(check: Check, *arguments: Any) -> Any:
+    def prove_against(check: Check, *arguments: Any) -> Any:
         record = check.port.record
         if "onnx" not in (record.framework, record.source.format):
             check = replace(check, dtypes=("float64",))
         return own(check, *arguments)
 
-    monkeypatch.setattr(proving, "check_against", check_against)
+    monkeypatch.setattr(proving, "prove_against", prove_against)
 
 
 @pytest.fixture(scope="session")

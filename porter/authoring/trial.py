@@ -73,11 +73,11 @@ def try_weights(recipe: Recipe, weights: Path) -> WeightsTrial:
     except MappingError as error:
         return WeightsTrial(error=error)
     from porter.verification.check import Check
-    from porter.verification.proving import check_against
+    from porter.verification.proving import prove_against
 
     with TemporaryDirectory() as folder:
         try:
-            verdict, _ = check_against(Check(write_trial(Path(folder), opened)), opened)
+            verdict, _ = prove_against(Check(write_trial(Path(folder), opened)), opened)
         except (NotInstalled, CannotRun) as error:
             return WeightsTrial(opened, skipped=str(error))
     if verdict.ok:

@@ -95,7 +95,7 @@ def proved(opened: Opened, size: Size, port: StoredPort | None = None) -> SidePr
         port: the source, if it is one: its record has the comparison.
     """
     from porter.verification.check import Check
-    from porter.verification.proving import check_against
+    from porter.verification.proving import prove_against
 
     if port is not None:
         record = port.record
@@ -107,7 +107,7 @@ def proved(opened: Opened, size: Size, port: StoredPort | None = None) -> SidePr
     try:
         with TemporaryDirectory(prefix="porter-") as folder:
             trial = write_trial(Path(folder), opened, IN, size, "float64")
-            verdict, _ = check_against(Check(trial, ("float64",)), opened, size=size)
+            verdict, _ = prove_against(Check(trial, ("float64",)), opened, size=size)
     except (NotInstalled, CannotRun) as error:
         return SideProof(False, str(error))
     except PorterError as error:

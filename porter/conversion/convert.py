@@ -242,10 +242,10 @@ def _check(
         CheckFailed: the port is not the source's function, or nothing shows that it is.
     """
     from porter.verification.check import Check
-    from porter.verification.proving import check_against
+    from porter.verification.proving import prove_against
 
     try:
-        verdict, warnings = check_against(Check(port), opened, user_reference, size)
+        verdict, warnings = prove_against(Check(port), opened, user_reference, size)
     except (NotInstalled, CannotRun) as error:
         if required or user_reference is not None:
             raise

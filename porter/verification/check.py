@@ -51,7 +51,7 @@ _CHAOTIC = "the reference multiplies its own rounding beyond the limit"
 """Why a range of inputs proves nothing. LeViT of random weights, fed pixels, has attentions that choose among
 nearly equal cells; fed -1 to 1 it is as far from its port as other networks.
 """
-CHECKED_DTYPES: tuple[Dtype, ...] = ("float32", "float64")
+PROVED_DTYPES: tuple[Dtype, ...] = ("float32", "float64")
 """What a port is proved in."""
 
 
@@ -76,7 +76,7 @@ class Check:
     """
 
     port: StoredPort
-    dtypes: tuple[Dtype, ...] = CHECKED_DTYPES
+    dtypes: tuple[Dtype, ...] = PROVED_DTYPES
     tolerance: float | None = None
     device: str = "cpu"
     tensors: Tensors | None = None

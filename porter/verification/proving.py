@@ -27,10 +27,10 @@ from porter.verification.open_reference import open_given
 from porter.verification.own_build import OwnBuild
 from porter.verification.parity import MOST_ROUNDING
 from porter.verification.references import SourceValues
-from porter.verification.sizes import Sizes, check_sizes
+from porter.verification.sizes import Sizes, sizes_to_compare
 from porter.verification.source_forms import Form, first_that_runs, own_build, references_of, with_fallback
-from porter.verification.trained import check_trained
-from porter.verification.user_proof import check_given
+from porter.verification.trained import prove_trained
+from porter.verification.user_proof import prove_given
 from porter.verification.user_reference import IMAGES, ReferenceName, model_itself
 from porter.verification.verdict import Verdict, first_telling
 from porter.verification.witnesses import ask_witness
@@ -39,7 +39,7 @@ _NO_SECOND = "what runs the source in float32, which does not run the file"
 """Named as what was not asked how it reads the file, where only float64 was compared."""
 
 
-def check_against(
+def prove_against(
     check: Check, opened: Opened, given: ReferenceName | None = None, size: Size = ANY
 ) -> tuple[Verdict, tuple[str, ...]]:
     """Compare a port with the file's own graph or the zoo's implementation, and with the user's own
@@ -76,7 +76,7 @@ def _compare_with_references(
     check: Check, opened: Opened, given: ReferenceName | None, size: Size
 ) -> tuple[Verdict, tuple[str, ...]]:
     """Compare a port's values with the references and the user's own, and return the verdict with warnings;
-    see `check_against`.
+    see `prove_against`.
     """
     port, record = check.port, check.port.record
     rows, columns = size
@@ -109,7 +109,7 @@ def _compare_with_given(
     """Compare a port with the user's own reference, and with the first form of the source that runs."""
     record = check.port.record
     unfolded = OwnBuild(check.port.destination, opened.graph, opened.tensors)
-    proof = check_given(check, native, open_given(given, opened, dtype), unfolded)
+    proof = prove_given(check, native, open_given(given, opened, dtype), unfolded)
     without_given, failures = first_that_runs(references_of(opened, dtype), compare_with)
     without_given = without_given or Verdict((), proof.fed, rounding=record.rounding)
     verdict = with_loss(check, replace(without_given, given=proof))
@@ -142,7 +142,7 @@ def _compare_with_forms(
 
 
 def _compare_with_form(check: Check, opened: Opened, native: KnownSize, dtype: Dtype, form: Form) -> Verdict:
-    """Compare the port with one form of its source; see `check_against`.
+    """Compare the port with one form of its source; see `prove_against`.
 
     Args:
         native: rows and columns of the port's input.
@@ -150,7 +150,9 @@ def _compare_with_form(check: Check, opened: Opened, native: KnownSize, dtype: D
     """
     port, record = check.port, check.port.record
     is_own_build = isinstance(form, OwnBuild)
-    sizes = check_sizes(port.plan, native, form, None if is_own_build else opened.built_size, check.dtypes)
+    sizes = sizes_to_compare(
+        port.plan, native, form, None if is_own_build else opened.built_size, check.dtypes
+    )
     if sizes is None:
         raise CannotRun(
             f"{form.name} cannot be run at the port's size",
@@ -165,7 +167,7 @@ def _compare_with_form(check: Check, opened: Opened, native: KnownSize, dtype: D
     shipped = opened.shipped
     as_ported = partial(with_port_paths, record)
     return first_telling(
-        check_trained(fed, form, build, shipped, as_ported, sizes)
+        prove_trained(fed, form, build, shipped, as_ported, sizes)
         for fed in check.with_each_range(form, sizes)
     )
 

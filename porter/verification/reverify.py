@@ -19,7 +19,7 @@ from porter.port import Record, StoredPort, read_port
 from porter.source.in_memory import parse_weights
 from porter.source.reopening import reopen_source
 from porter.verification import proving
-from porter.verification.check import CHECKED_DTYPES, Check
+from porter.verification.check import PROVED_DTYPES, Check
 from porter.verification.user_reference import parse_reference
 from porter.verification.verdict import Verdict
 
@@ -43,11 +43,11 @@ def verify(asked: VerifyOptions) -> Verdict:
     """
     given = None if asked.reference is None else parse_reference(fspath(asked.reference))
     port = read_port(Path(asked.folder))
-    check = Check(port, ("float64",) if asked.float64 else CHECKED_DTYPES, asked.tolerance, asked.device)
+    check = Check(port, ("float64",) if asked.float64 else PROVED_DTYPES, asked.tolerance, asked.device)
     source = reopen_source(port, parse_weights(asked.weights), path_of(asked.recipes))
     _expect_outputs(port, source.graph)
     _expect_as_large(port, source.graph)
-    verdict, warnings = proving.check_against(check, source, given)
+    verdict, warnings = proving.prove_against(check, source, given)
     return replace(
         verdict, notes=(*warnings, *_notes_on_reference(port.record, verdict), *notes_on_code(port))
     )

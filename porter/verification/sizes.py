@@ -72,7 +72,7 @@ class Sizes:
         return self.exact if dtype == "float64" else self.rounded
 
 
-def check_sizes(
+def sizes_to_compare(
     plan: Plan, native: KnownSize, source: SourceValues, built: KnownSize | None, dtypes: Sequence[Dtype]
 ) -> Sizes | None:
     """Return the sizes to compare a port at; None if the source can run none of them.

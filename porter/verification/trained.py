@@ -41,7 +41,7 @@ class _Kept(Wrapped):
         return values
 
 
-def check_trained(
+def prove_trained(
     check: Check, reference: SourceValues, own: OwnBuild, shipped: Graph, as_ported: AsPorted, sizes: Sizes
 ) -> Verdict:
     """Prove a port with training pads in two steps, and return the verdict: a build with the shipped pads is

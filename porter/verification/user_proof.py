@@ -15,7 +15,7 @@ from porter.verification.inputs import SMOOTH
 from porter.verification.numbers import norms
 from porter.verification.references import SourceValues
 from porter.verification.results import Parity
-from porter.verification.sizes import Sizes, check_sizes
+from porter.verification.sizes import Sizes, sizes_to_compare
 from porter.verification.user_reference import UserReference
 from porter.verification.verdict import UserProof, first_telling
 
@@ -25,7 +25,7 @@ ROUNDED = 1e-6
 """
 
 
-def check_given(
+def prove_given(
     check: Check, native: tuple[int, int], reference: UserReference, unfolded: SourceValues
 ) -> UserProof:
     """Compare a port with the user's own reference; in float32 only if it does not run in float64, or its
@@ -39,7 +39,7 @@ def check_given(
         UsageError: it does not run at the port's size.
     """
     check = check if reference.exact else replace(check, dtypes=("float32",))
-    sizes = check_sizes(check.port.plan, native, reference, reference.sizes.built, check.dtypes)
+    sizes = sizes_to_compare(check.port.plan, native, reference, reference.sizes.built, check.dtypes)
     if sizes is None:
         size = size_text(check.port.plan.only_size or reference.sizes.built)
         raise UsageError(

@@ -21,11 +21,11 @@ from porter.padding import Size
 from porter.padding.sizes import InputSizes
 from porter.port import GivenFile, Record, StoredPort
 from porter.verification import proving, source_forms
-from porter.verification.check import CHECKED_DTYPES, Check
+from porter.verification.check import PROVED_DTYPES, Check
 from porter.verification.computed import unrounded_tensors
 from porter.verification.own_build import OwnBuild
 from porter.verification.references import CutSource
-from porter.verification.user_proof import check_given
+from porter.verification.user_proof import prove_given
 from porter.verification.user_reference import UserReference
 from porter.verification.verdict import Verdict
 from tests.support.arrays import Array
@@ -152,7 +152,7 @@ def ask(port: StoredPort, source: MemorySource) -> tuple[Verdict | None, str]:
         with np.errstate(all="ignore"):
             verdict, said = _asked(port, opened, ("float64",))
             if verdict.ok or verdict.proof.silent is not None:
-                verdict, said = _asked(port, opened, CHECKED_DTYPES)
+                verdict, said = _asked(port, opened, PROVED_DTYPES)
     except PorterError as error:
         return None, str(error)
     except Exception as error:  # of the destination: a wrong port may crash, which refuses it too
@@ -166,10 +166,10 @@ def _asked(port: StoredPort, opened: Any, dtypes: Sequence[Dtype]) -> tuple[Verd
             patch.object(source_forms, "references_of", _references_of),
             patch.object(proving, "references_of", _references_of),
         ):
-            return proving.check_against(Check(port, tuple(dtypes)), opened)
+            return proving.prove_against(Check(port, tuple(dtypes)), opened)
     tensors = unrounded_tensors(port, opened.graph, opened.tensors) if port.record.computed else None
     unfolded = OwnBuild(port.destination, opened.graph, opened.tensors)
-    proof = check_given(
+    proof = prove_given(
         Check(port, tuple(dtypes), tensors=tensors), port.record.input.native_size, opened.given, unfolded
     )
     return Verdict((), proof.fed, given=proof), proof.notes

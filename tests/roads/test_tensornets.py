@@ -22,7 +22,7 @@ from porter.graph import Graph
 from porter.graph.plan import make_plan
 from porter.padding import Convention
 from porter.recipe import find_recipe, tap_names
-from porter.verification.check import CHECKED_DTYPES, Check
+from porter.verification.check import PROVED_DTYPES, Check
 from porter.verification.sizes import Sizes
 from porter.zoos.slim.network import layer_ops
 from porter.zoos.tables import TENSORNETS
@@ -152,7 +152,7 @@ def test_as_published(variant: str, size: tuple[int, int], tmp_path: Path) -> No
     taps = tap_names(recipe.member(variant, "tensornets"), graph)
     output = f"{TENSORNETS[variant][1]}/logits/BiasAdd"
     source = Published(frozen.read_bytes(), dict(tensors), output, dict(taps), size)
-    verdict = Check(made.port, CHECKED_DTYPES).prove(source, Sizes((size,), (size,)))
+    verdict = Check(made.port, PROVED_DTYPES).prove(source, Sizes((size,), (size,)))
     assert verdict.ok and not verdict.proof.uncompared
     assert all(
         node.rel_l2 <= 1e-10

@@ -23,7 +23,7 @@ from porter.graph.plan import make_plan
 from porter.padding import ANY
 from porter.port import StoredPort
 from porter.source.opened import Opened
-from porter.verification.check import CHECKED_DTYPES
+from porter.verification.check import PROVED_DTYPES
 from porter.verification.references import SourceValues
 from porter.verification.results import Parity
 from porter.verification.sizes import Sizes, takes_size
@@ -99,7 +99,7 @@ def _compare(weights: Path, source: tuple[Opened, SourceValues], framework: str,
         ).port
 
     def compared(port: StoredPort, *sizes: Size) -> tuple[Parity, ...]:
-        return check_of(port, opened, CHECKED_DTYPES).prove(reference, Sizes(sizes, sizes)).parities
+        return check_of(port, opened, PROVED_DTYPES).prove(reference, Sizes(sizes, sizes)).parities
 
     made = port("native")
     others = [size if takes_size(opened.graph, size) else (2 * size[0], 2 * size[1]) for size in (EVEN, ODD)]

@@ -12,8 +12,8 @@ from porter.comparison.transfer.rules import (
     SLOT,
     LayerKind,
     LoopRule,
-    checked,
     escaped,
+    expect_layers,
     kinds_of,
     layers_of,
     loop_lines,
@@ -47,7 +47,7 @@ def converter_text(rows: Sequence[Row], about: About) -> str:
     safetensors and h5py only.
     """
     layers = layers_of(rows)
-    rules = checked(rules_of(layers), layers)
+    rules = expect_layers(rules_of(layers), layers)
     kinds = kinds_of(rules)
     used = [row.function for row in rows if row.function]
     functions = [*dict.fromkeys(used), *(["read_h5"] if about.reader == "h5" else [])]

@@ -352,7 +352,7 @@ def _range(values: Sequence[int]) -> str:
     return str(tuple(values))
 
 
-def checked(rules: Sequence[LoopRule], layers: Sequence[FilledLayer]) -> Sequence[LoopRule]:
+def expect_layers(rules: Sequence[LoopRule], layers: Sequence[FilledLayer]) -> Sequence[LoopRule]:
     """Return the rules, after an assertion that they give exactly these layers, each once."""
     layers_of_rules = [layer for rule in rules for layer in rule.layers()]
     assert len(layers_of_rules) == len(layers) and {*layers_of_rules} == {*layers}, (

@@ -19,7 +19,7 @@ from porter.padding import Convention
 from porter.port import StoredPort
 from porter.source.reopening import reopen_source
 from porter.verification.check import Check
-from porter.verification.proving import check_against
+from porter.verification.proving import prove_against
 from porter.verification.verdict import Verdict
 
 RNG = np.random.default_rng(1)
@@ -138,7 +138,7 @@ CASES: dict[str, tuple[str, Mapping[str, Any], Plant]] = {
 
 
 def proved(port: StoredPort, file: Path) -> Verdict:
-    return check_against(Check(port), reopen_source(port, file, None))[0]
+    return prove_against(Check(port), reopen_source(port, file, None))[0]
 
 
 @pytest.mark.usefixtures("one_recipe")

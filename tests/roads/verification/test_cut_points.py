@@ -29,7 +29,7 @@ from porter.source.reopening import reopen_source
 from porter.verification import inputs
 from porter.verification.check import Check
 from porter.verification.file_graph_source import FileGraphSource
-from porter.verification.proving import check_against
+from porter.verification.proving import prove_against
 from porter.verification.verdict import Verdict
 from tests.support.formats.tf_graph.file_graphs import frozen, tensorflow, variable
 from tests.support.mxnet_files import Line, write_mxnet
@@ -158,7 +158,7 @@ def planted(op: Op) -> Op | None:
 
 
 def proved(port: StoredPort, file: Path) -> Verdict:
-    return check_against(Check(port, ("float64",)), reopen_source(port, file, None))[0]
+    return prove_against(Check(port, ("float64",)), reopen_source(port, file, None))[0]
 
 
 def with_op(port: StoredPort, path: str, op: Op) -> StoredPort:
@@ -403,7 +403,7 @@ def test_what_a_tolerance_lets_pass_at_cut_points_is_not_said_to_be_reached(tmp_
     file = in_onnx(tmp_path)
     port = porter.convert(file, to="torch", out=tmp_path / "port", check=False).port
     wrong = with_op(port, "l", LeakyRelu(0.1))
-    found = check_against(Check(wrong, ("float64",), 0.99), reopen_source(port, file, None))[0].proof
+    found = prove_against(Check(wrong, ("float64",), 0.99), reopen_source(port, file, None))[0].proof
     assert found.ok and "l" in found.unreached
     assert found.cut is not None and "l" in found.cut.inside
 
@@ -474,7 +474,7 @@ def test_a_channel_that_is_far_smaller_than_the_others_is_compared(tmp_path: Pat
     (roles,) = tensors.values()
     roles["kernel"] = roles["kernel"].copy()
     roles["kernel"][2] = roles["kernel"][2].transpose(0, 2, 1)
-    wrong = check_against(Check(port, ("float64",), tensors=tensors), reopen_source(port, file, None))[0]
+    wrong = prove_against(Check(port, ("float64",), tensors=tensors), reopen_source(port, file, None))[0]
     assert wrong.proof.first_bad is not None and wrong.proof.first_bad.alone
 
 

@@ -19,7 +19,7 @@ from porter.source.reopening import reopen_source
 from porter.verification import memory
 from porter.verification.check import Check
 from porter.verification.file_graph_source import FileGraphSource
-from porter.verification.proving import check_against
+from porter.verification.proving import prove_against
 from porter.verification.verdict import Verdict
 from tests.support.standin_files import with_convention
 
@@ -46,7 +46,7 @@ def to_keras(folder: Path) -> Path:
 
 
 def proved(port: StoredPort, file: Path) -> Verdict:
-    return check_against(Check(port), reopen_source(port, file, None), None)[0]
+    return prove_against(Check(port), reopen_source(port, file, None), None)[0]
 
 
 @pytest.mark.usefixtures("one_recipe")

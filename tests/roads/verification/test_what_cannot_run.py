@@ -26,7 +26,7 @@ from porter.frameworks.onnx import session
 from porter.frameworks.tf.runtime import import_keras
 from porter.frameworks.torch import exported
 from porter.port import OWN_BUILD
-from porter.verification.sizes import check_sizes
+from porter.verification.sizes import sizes_to_compare
 from porter.verification.user_code import load_maker
 from porter.zoos import keras_hub, transformers
 from porter.zoos.implementation import BuildRequest, get_implementation
@@ -158,13 +158,13 @@ def test_a_reference_that_takes_another_size_is_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The verdict names it, with the reason, and stands in port.json."""
-    right, sizes = check_sizes, []
+    right, sizes = sizes_to_compare, []
 
     def of_own_build_only(plan: Any, native: Any, source: Any, *rest: Any) -> Any:
         sizes.append(source.name)
         return right(plan, native, source, *rest) if source.name == OWN_BUILD else None
 
-    monkeypatch.setattr("porter.verification.proving.check_sizes", of_own_build_only)
+    monkeypatch.setattr("porter.verification.proving.sizes_to_compare", of_own_build_only)
     file = keras_file(".keras", False)(tmp_path / "model")
     made = porter.convert(file, to="torch", out=tmp_path / "port", input_size="12x11")
     said = "the file's own graph was not run: the file's own graph cannot be run at the port's size"

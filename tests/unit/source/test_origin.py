@@ -400,7 +400,7 @@ def test_advice_follows_the_origin(
     def skipped(*_: object) -> None:
         raise CannotRun("not compared here")
 
-    monkeypatch.setattr(proving, "check_against", skipped)
+    monkeypatch.setattr(proving, "prove_against", skipped)
     tried = try_weights(find_recipe(VARIANT), said)
     assert (
         tried.opened is not None

@@ -31,7 +31,7 @@ from porter.verification.inputs import stated_range
 from porter.verification.numbers import distance
 from porter.verification.own_build import OwnBuild
 from porter.verification.sizes import Sizes
-from porter.verification.trained import check_trained
+from porter.verification.trained import prove_trained
 from tests.support.fixtures import WeightsMaker
 from tests.support.ops import op_at
 from tests.support.source.file_graphs import as_file, changed, layer_of
@@ -190,7 +190,7 @@ def test_a_reference_that_computes_otherwise_fails_the_first_step(
     torch = get_destination("torch")
     other = OwnBuild(torch, with_conventions(opened.shipped, {OTHER: SAME}), opened.tensors, "another")
     own = OwnBuild(torch, opened.graph, opened.tensors)
-    found = check_trained(
+    found = prove_trained(
         Check(made.port, ("float64",)),
         other,
         own,

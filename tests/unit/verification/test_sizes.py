@@ -16,7 +16,7 @@ from porter.graph import AdaptivePool, Add, Graph, MaxPool, Node, Resize, shapes
 from porter.graph.plan import make_plan
 from porter.padding import ANY, LOWEST, Convention, Window
 from porter.recipe import expand, find_recipe
-from porter.verification.sizes import check_sizes, least_general_size, small_sizes
+from porter.verification.sizes import least_general_size, sizes_to_compare, small_sizes
 from tests.support.arrays import Array
 from tests.support.recipe.recipes import all_recipes
 from tests.unit.verification.test_parity import NATIVE
@@ -155,7 +155,7 @@ def test_float64_has_the_native_size_where_that_is_small(native: tuple[int, int]
     plan = make_plan(
         graph_of((Window((3, 3), (2, 2)), Convention.stated((1, 1, 1, 1), fill=LOWEST))), ANY, NATIVE
     )
-    sizes = check_sizes(plan, native, Anything(), None, ("float32", "float64"))
+    sizes = sizes_to_compare(plan, native, Anything(), None, ("float32", "float64"))
     assert sizes is not None and sizes.rounded == (native,)
     assert set(small_sizes(plan.graph, native)) <= set(sizes.exact) and (native in sizes.exact) is wanted
 
@@ -165,7 +165,7 @@ def test_what_the_port_has_of_one_size_is_compared_at_another() -> None:
     plan = make_plan(
         Graph((Node("resize", Resize("linear", size=(12, 14)), ("input",)),), 3, "resize"), ANY, NATIVE
     )
-    sizes = check_sizes(plan, (6, 7), Anything(), None, ("float32", "float64"))
+    sizes = sizes_to_compare(plan, (6, 7), Anything(), None, ("float32", "float64"))
     assert plan.only_size is None and sizes is not None
     assert sizes.exact == ((6, 7), (7, 9)) and sizes.rounded == ((6, 7),)
 
@@ -175,7 +175,7 @@ def test_a_size_that_no_memory_holds_is_refused_before_an_image_is_made() -> Non
         graph_of((Window((3, 3), (2, 2)), Convention.stated((1, 1, 1, 1), fill=LOWEST))), ANY, NATIVE
     )
     with pytest.raises(CheckFailed, match=r"comparing at 1048576x1048576 takes .* GiB of memory"):
-        check_sizes(plan, (1 << 20, 1 << 20), Anything(), None, ("float64",))
+        sizes_to_compare(plan, (1 << 20, 1 << 20), Anything(), None, ("float64",))
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_a_container_may_hold_less_than_its_machine(
         graph_of((Window((3, 3), (2, 2)), Convention.stated((1, 1, 1, 1), fill=LOWEST))), ANY, NATIVE
     )
     with pytest.raises(CheckFailed, match="comparing at 224x224") if refused else nullcontext():
-        check_sizes(plan, (224, 224), Anything(), None, ("float64",))
+        sizes_to_compare(plan, (224, 224), Anything(), None, ("float64",))
 
 
 def test_a_port_that_takes_fewer_sizes_than_its_source_is_refused() -> None:
@@ -212,7 +212,7 @@ def test_a_port_that_takes_fewer_sizes_than_its_source_is_refused() -> None:
         plan = make_plan(graph, ANY, NATIVE)
         assert plan.only_size is None
         if graph is right:
-            assert check_sizes(plan, (64, 64), Anything(), None, ("float64",)) is not None
+            assert sizes_to_compare(plan, (64, 64), Anything(), None, ("float64",)) is not None
         else:
             with pytest.raises(CheckFailed, match="the port does not take 65x64, which the zoo's code takes"):
-                check_sizes(plan, (64, 64), Anything(), None, ("float64",))
+                sizes_to_compare(plan, (64, 64), Anything(), None, ("float64",))

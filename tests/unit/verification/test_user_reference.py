@@ -21,7 +21,7 @@ from porter.source.opened import Opened
 from porter.source.place import find
 from porter.source.reopening import reopen_source
 from porter.verification.check import Check
-from porter.verification.proving import check_against
+from porter.verification.proving import prove_against
 from porter.verification.user_code import load_maker
 from porter.verification.user_reference import UserReference, parse_reference
 from porter.verification.verdict import Verdict
@@ -199,7 +199,7 @@ class Mine:
 
     def verdict(self, reference: str) -> Verdict:
         given = parse_reference(str(self.folder / reference))
-        return check_against(Check(self.port), self.opened, given)[0]
+        return prove_against(Check(self.port), self.opened, given)[0]
 
 
 @pytest.fixture(scope="module")
@@ -402,7 +402,7 @@ def test_another_export_and_keras_code_prove_a_port(exported: Path, tmp_path: Pa
     opened = reopen_source(port, file, None)
 
     def verdict(reference: str) -> Verdict:
-        return check_against(Check(port), opened, parse_reference(str(exported / reference)))[0]
+        return prove_against(Check(port), opened, parse_reference(str(exported / reference)))[0]
 
     for reference in SAME:
         found = verdict(reference)

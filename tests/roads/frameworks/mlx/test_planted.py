@@ -19,7 +19,7 @@ from porter.frameworks.mlx.code import PORTS
 from porter.port import StoredPort
 from porter.source.reopening import reopen_source
 from porter.verification.check import Check
-from porter.verification.proving import check_against
+from porter.verification.proving import prove_against
 from porter.verification.verdict import Verdict
 
 SIZE = (16, 15)
@@ -55,7 +55,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[StoredPort, Path]:
 
 def proved(made: tuple[StoredPort, Path]) -> Verdict:
     port, file = made
-    verdict, _ = check_against(Check(port), reopen_source(port, file, None))
+    verdict, _ = prove_against(Check(port), reopen_source(port, file, None))
     return verdict
 
 

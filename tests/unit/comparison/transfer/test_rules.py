@@ -10,7 +10,7 @@ import numpy as np
 
 from porter.comparison.transfer.array_moves import Turned
 from porter.comparison.transfer.converter import About, converter_text
-from porter.comparison.transfer.rules import checked, layers_of, loop_lines, read_name, rules_of
+from porter.comparison.transfer.rules import expect_layers, layers_of, loop_lines, read_name, rules_of
 from porter.comparison.transfer.variable_table import Given, Row, TakenTensor
 
 ABOUT = About("convert_net", "net.safetensors", "Net", "safetensors", "load(model)")
@@ -90,10 +90,10 @@ def test_a_name_is_read_as_texts_and_numbers() -> None:
 def test_rules_that_lose_a_layer_are_refused() -> None:
     layers = layers_of([copied("a1/kernel", "x1.weight"), copied("a2/kernel", "x3.weight")])
     rules = rules_of(layers)
-    assert checked(rules, layers) == rules
+    assert expect_layers(rules, layers) == rules
     other = layers_of([copied("a1/kernel", "x1.weight"), copied("a2/kernel", "x2.weight")])
     try:
-        checked(rules, other)
+        expect_layers(rules, other)
     except AssertionError as error:
         assert "other layers" in str(error)
     else:
