@@ -115,6 +115,20 @@ class UsageError(PorterError):
     code = "usage"
 
 
+def refuse_first(*rows: tuple[bool, object, str, str | None]) -> None:
+    """Refuse the first of some arguments that is wrong, or contradicts another.
+
+    Args:
+        rows: whether it is, where, why, and what to do.
+
+    Raises:
+        UsageError: one is.
+    """
+    for wrong, where, message, next in rows:
+        if wrong:
+            raise UsageError(message, where=where, next=next)
+
+
 class RecipeError(PorterError):
     """A recipe that is incomplete or wrong.
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from porter.base.commands import CONVERT, FILE, FRAMEWORK, VARIANT, ZOO, ConvertOptions, Model
 from porter.base.dtypes import DTYPES, Dtype
-from porter.base.errors import UsageError
+from porter.base.errors import UsageError, refuse_first
 from porter.base.options import (
     CHECK,
     DTYPE,
@@ -156,7 +156,6 @@ def _expect_together(asked: ConvertOptions, framework: Destination, dtype: Dtype
     if asked.quantize not in (None, "dynamic"):
         message = f"porter does not know the quantization '{asked.quantize}'"
         raise UsageError(message, where=str(QUANTIZE), next="write dynamic")
-    # Each row: whether it is contradicted, where, why, and what to do.
     rows: list[tuple[bool, Option | str, str, str]] = [
         (
             asked.fold_bn and bool(asked.stock),
@@ -223,9 +222,7 @@ def _expect_together(asked: ConvertOptions, framework: Destination, dtype: Dtype
         )
         for option, value in ((OUTPUTS, asked.outputs), (KEEP_ACTIVATION, asked.keep_activation))
     ]
-    for contradicts, where, message, next in rows:
-        if contradicts:
-            raise UsageError(message, where=str(where), next=next)
+    refuse_first(*rows)
 
 
 def parse_dtype(text: str) -> Dtype:

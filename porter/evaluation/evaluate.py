@@ -9,7 +9,7 @@ from pathlib import Path
 
 from porter.base.calls import takes
 from porter.base.commands import EvaluateOptions, EvaluateSeveralOptions, MeasuringOptions
-from porter.base.errors import FileError, UsageError
+from porter.base.errors import FileError, UsageError, refuse_first
 from porter.base.options import (
     AFRESH,
     CHANNELS_LAST,
@@ -125,9 +125,7 @@ def _measure(
     """
     options = Options.of(asked)
     process = this_process()
-    _expect_together(asked, options.run, process)
-    expected = _expected_accuracy(asked.expect_top1, asked.tolerance)
-    _expect_different_ports(folders, asked.predictions)
+    _expect_together(asked, options.run, process, folders)
     data = Path(asked.data)
     recipes = path_of(asked.recipes)
     with join_run(process) as gather:
@@ -157,7 +155,7 @@ def _measure(
         data_set = sets[classes]
         member = _member(entrant.port.record, recipes)
         result = make_evaluation(entrant, data_set, options, measured, member, relabelled.get(classes))
-        result = _judge_expected(result, expected)
+        result = _judge_expected(result, asked.expect_top1, asked.tolerance)
         if not result.complete:
             goes_on_at = measured.scored if goes_on else None
             result = _say_interrupted(result, goes_on_at, len(data_set.photos), asked.predictions)
@@ -195,19 +193,20 @@ def _result_of_port(port: StoredPort, result: Evaluation) -> OfPort:
     return OfPort(str(port.folder), record.name, record.framework, result, _count_parameters(port))
 
 
-def _judge_expected(result: Evaluation, expected: tuple[float, float] | None) -> Evaluation:
+def _judge_expected(result: Evaluation, top1: float | None, tolerance: float | None) -> Evaluation:
     """Return the result with `ok`: whether its top-1 is the expected one, within the tolerance. That of an
     interrupted run is not. Without an expected one, return the result as it is.
 
     Args:
-        expected: top-1 in per cent, and by how many percentage points it may be off.
+        top1: what is expected, in per cent.
+        tolerance: by how many percentage points it may be off; None for `AROUND`.
     """
-    if expected is None:
+    if top1 is None:
         return result
-    top1, tolerance = expected
+    around = AROUND if tolerance is None else tolerance
     # 1e-9 is for the binary rounding of percentages.
-    met = result.complete and abs(result.top1 - top1) <= tolerance + 1e-9
-    return replace(result, expected=expected, ok=met)
+    met = result.complete and abs(result.top1 - top1) <= around + 1e-9
+    return replace(result, expected=(top1, around), ok=met)
 
 
 def _count_parameters(port: StoredPort) -> int:
@@ -224,15 +223,21 @@ def _count_parameters(port: StoredPort) -> int:
     )
 
 
-def _expect_together(asked: MeasuringOptions, run: Run, process: Process) -> None:
-    """Refuse options that contradict each other, or that need another number of processes than there are.
+def _expect_together(asked: MeasuringOptions, run: Run, process: Process, folders: Sequence[AnyPath]) -> None:
+    """Refuse options that contradict each other or are out of their range, and those that need other ports or
+    another number of processes than there are.
 
     Raises:
-        UsageError: such an option is given.
+        UsageError: such an option is given, no port, or one port twice.
+        FileError: the folder of a file to write does not exist.
     """
     chosen = f"{PRECISION}, {COMPILE} and {CHANNELS_LAST(False)}"
-    several = "run it in one process first, and give all processes the options that it chooses"
-    for contradicts, option, message, next in (
+    top1, tolerance = asked.expect_top1, asked.tolerance
+    places = [Path(folder).resolve() for folder in folders]
+    twice = next(
+        (folder for folder, place in zip(folders, places, strict=True) if places.count(place) > 1), None
+    )
+    refuse_first(
         (
             asked.fast and run != FP32,
             FAST,
@@ -243,7 +248,7 @@ def _expect_together(asked: MeasuringOptions, run: Run, process: Process) -> Non
             asked.fast and process.world > 1,
             FAST,
             "several processes could each choose another way to run",
-            several,
+            "run it in one process first, and give all processes the options that it chooses",
         ),
         (
             asked.weights is not None and not asked.source,
@@ -251,29 +256,35 @@ def _expect_together(asked: MeasuringOptions, run: Run, process: Process) -> Non
             f"these weights are the source's, and {SOURCE_SWITCH} is not given",
             f"add {SOURCE_SWITCH()}",
         ),
-    ):
-        if contradicts:
-            raise UsageError(message, where=option, next=next)
-
-
-def _expect_different_ports(folders: Sequence[AnyPath], predictions: AnyPath | None) -> None:
-    """Expect one port or more, each of them once, and a single one where its predictions are written, into a
-    folder that exists.
-    """
-    if not folders:
-        raise UsageError("there is no port to measure")
-    places = [Path(folder).resolve() for folder in folders]
-    for folder, place in zip(folders, places, strict=True):
-        if places.count(place) > 1:
-            raise UsageError("this port is given twice", where=str(folder))
-    if predictions is not None and len(folders) > 1:
-        raise UsageError(
+        (
+            top1 is None and tolerance is not None,
+            TOLERANCE,
+            f"a tolerance needs {EXPECT_TOP1}, which is not given",
+            None,
+        ),
+        (
+            top1 is not None and not 0 <= top1 <= 100,
+            EXPECT_TOP1,
+            f"an accuracy must be from 0 to 100 per cent, got {top1}",
+            None,
+        ),
+        (
+            tolerance is not None and not 0 <= tolerance <= 100,
+            TOLERANCE,
+            f"expected percentage points from 0 to 100, got {tolerance}",
+            None,
+        ),
+        (not folders, None, "there is no port to measure", None),
+        (twice is not None, twice, "this port is given twice", None),
+        (
+            asked.predictions is not None and len(folders) > 1,
+            PREDICTIONS,
             f"the file has the answers of one port, and {len(folders)} ports are given",
-            where=PREDICTIONS,
-            next="measure each port in a command of its own",
-        )
-    if predictions is not None:
-        expect_folder(Path(predictions))
+            "measure each port in a command of its own",
+        ),
+    )
+    if asked.predictions is not None:
+        expect_folder(Path(asked.predictions))
 
 
 def _open_entrant(
@@ -295,25 +306,6 @@ def _open_set(data: Path, classes: Classes, options: Options) -> PhotoSet:
     if not (photos.photos or photos.failed):
         raise UsageError(f"there is no photo to score in these {photos.layout}", where=data)
     return photos
-
-
-def _expected_accuracy(top1: float | None, tolerance: float | None) -> tuple[float, float] | None:
-    """Return the accuracy that is expected and how far it may be off, in percentage points; None if none is
-    expected.
-
-    Raises:
-        UsageError: a number is out of its range, or a tolerance stands alone.
-    """
-    if top1 is None:
-        if tolerance is not None:
-            raise UsageError(f"a tolerance needs {EXPECT_TOP1}, which is not given", where=TOLERANCE)
-        return None
-    if not 0 <= top1 <= 100:
-        raise UsageError(f"an accuracy must be from 0 to 100 per cent, got {top1}", where=EXPECT_TOP1)
-    around = AROUND if tolerance is None else tolerance
-    if not 0 <= around <= 100:
-        raise UsageError(f"expected percentage points from 0 to 100, got {around}", where=TOLERANCE)
-    return top1, around
 
 
 def _member(record: Record, recipes: Path | None) -> Member | None:

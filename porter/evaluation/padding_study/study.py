@@ -13,7 +13,7 @@ import numpy as np
 
 from porter.base.calls import takes
 from porter.base.commands import ZOO, StudyOptions
-from porter.base.errors import FileError, PorterError, UsageError
+from porter.base.errors import FileError, PorterError, UsageError, refuse_first
 from porter.base.options import BETWEEN, FROM, ORIGIN, SITE, WEIGHTS, items
 from porter.data.classes import Classes
 from porter.data.layouts.opening import open_any_photos
@@ -149,24 +149,26 @@ def _expect_use(source: str | None, zoos: Sequence[str], sites: Sequence[str], o
     Raises:
         UsageError: with the option that is missing or too many.
     """
-    if source is None and not zoos:
-        raise UsageError(
+    refuse_first(
+        (
+            source is None and not zoos,
+            FROM,
             "nothing says which zoo's tensor names the weights have",
-            where=FROM,
-            next=f"add {FROM.placeholder}, or {BETWEEN((ZOO, ZOO))}",
-        )
-    if zoos and sites:
-        raise UsageError(
+            f"add {FROM.placeholder}, or {BETWEEN((ZOO, ZOO))}",
+        ),
+        (
+            bool(zoos and sites),
+            SITE,
             f"{BETWEEN} compares the two networks as they are",
-            where=SITE,
-            next=f"leave out {SITE} or {BETWEEN}",
-        )
-    if zoos and source is None and origin is not None:
-        raise UsageError(
+            f"leave out {SITE} or {BETWEEN}",
+        ),
+        (
+            bool(zoos) and source is None and origin is not None,
+            ORIGIN,
             f"{BETWEEN} finds the origin, so it cannot be given",
-            where=ORIGIN,
-            next=f"leave it out, or add {FROM.placeholder}",
-        )
+            f"leave it out, or add {FROM.placeholder}",
+        ),
+    )
 
 
 @dataclass(frozen=True)
