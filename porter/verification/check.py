@@ -31,7 +31,7 @@ from porter.verification.inputs import (
 )
 from porter.verification.memory import in_parts, trim
 from porter.verification.numbers import AMPLIFIED, LEAST_WRONG, moved, norms
-from porter.verification.parity import compare
+from porter.verification.parity import NodeLimits, compare
 from porter.verification.port_run import PortRun
 from porter.verification.references import CutSource, SourceValues
 from porter.verification.results import NOT_FINITE, Parity
@@ -61,7 +61,7 @@ class Check:
 
     Attributes:
         dtypes: the number types to compare in.
-        tolerance: see porter.verification.parity.compare.
+        tolerance: see porter.verification.parity.NodeLimits.
         device: where the port runs, `cpu` or `cuda`; the source runs on the CPU.
         tensors: of the port, instead of the stored ones.
         fed: the range of the images.
@@ -225,9 +225,7 @@ class Check:
             source,
             values.take,
             batches,
-            self.tolerance,
-            errors=Absolute(self.port, self.tensors).errors,
-            proved=self.proved,
+            NodeLimits(self.tolerance, Absolute(self.port, self.tensors).errors, self.proved),
             constants_tell=is_whole,
         )
         completed = (

@@ -57,6 +57,36 @@ Run = Callable[[Array, Dtype, Collection[str]], NamedArrays]
 """Gives at least the values at some paths."""
 
 
+@dataclass(frozen=True)
+class NodeLimits:
+    """How far a port's nodes may be from their source's.
+
+    Attributes:
+        tolerance: the limit on relative L2 distance; None for 1e-10 in float64, and in float32 for the larger
+            of 1e-5 and four times the source's own rounding at that node.
+        errors: see porter.verification.scales. Where float64 proves the port and another type is not within
+            its limits, distances are over values that count as so large that these errors are allowed.
+        proved: whether float64 proves the port, where it is not among the types that are compared.
+    """
+
+    tolerance: float | None = None
+    errors: Callable[[Array], Mapping[str, float]] = lambda batch: {}
+    proved: bool = False
+
+    def of(self, dtype: Dtype, own: float) -> float:
+        """Return the limit of a node: the user's tolerance, otherwise what the number type and the source's
+        own rounding allow.
+
+        Args:
+            own: the source's own rounding there, relative to its value in float64.
+        """
+        if self.tolerance is not None:
+            return self.tolerance
+        if dtype == "float64" or not np.isfinite(own):
+            return FLOAT64_LIMIT
+        return min(max(FLOAT32_LIMIT, OWN_ROUNDING * own), MOST_ROUNDING)
+
+
 def _settle(parities: Iterable[Parity], tolerance: float | None) -> tuple[Parity, ...]:
     """Return the comparisons of a port that float64 proves, with those as passed in which only rounding
     exceeds the limits.
@@ -105,9 +135,7 @@ def compare(
     source: SourceValues,
     port: Run,
     batches: Mapping[Dtype, Sequence[Array]],
-    tolerance: float | None = None,
-    errors: Callable[[Array], Mapping[str, float]] = lambda batch: {},
-    proved: bool = False,
+    limits: NodeLimits = NodeLimits(),
     constants_tell: bool = False,
 ) -> tuple[Parity, ...]:
     """Run both sides over `batches` and compare every node that both show.
@@ -116,11 +144,6 @@ def compare(
         batches: for each number type to compare in, N x C x H x W. There is one result for each type.
             Neighbours of one input size count as one batch; the values of only one of them are held at a
             time, and of many values a part (porter.verification.memory.in_parts).
-        tolerance: the limit on relative L2 distance; None for 1e-10 in float64, and in float32 for the larger
-            of 1e-5 and four times the source's own rounding at that node.
-        errors: see porter.verification.scales. Where float64 proves the port and another type is not within
-            its limits, distances are over values that count as so large that these errors are allowed.
-        proved: whether float64 proves the port, where it is not among `batches`.
         constants_tell: whether values count as evidence though they are the same for every input.
 
     Raises:
@@ -133,7 +156,7 @@ def compare(
         for of_size, _, parts in _by_size(plan.graph, batches[dtype])
     )
     with _progress(steps) as step:
-        sides = _Sides(plan, source, port, tolerance, step, constants_tell)
+        sides = _Sides(plan, source, port, limits, step, constants_tell)
         # The types one after the other, because models are large.
         computed = {
             dtype: sides.compare_in(dtype, batches[dtype], {})
@@ -141,12 +164,12 @@ def compare(
         }
         parities = {dtype: computed[dtype] for dtype in batches}
         # Rounding is allowed for only where float64 shows the function to be the same.
-        if not (parities["float64"].ok if "float64" in parities else proved):
+        if not (parities["float64"].ok if "float64" in parities else limits.proved):
             return tuple(parities.values())
-        left = [parity.dtype for parity in _settle(parities.values(), tolerance) if not parity.ok]
-        scales = {dtype: _least_sizes(errors(batches[dtype][0])) for dtype in left}
+        left = [parity.dtype for parity in _settle(parities.values(), limits.tolerance) if not parity.ok]
+        scales = {dtype: _least_sizes(limits.errors(batches[dtype][0])) for dtype in left}
         parities |= {dtype: sides.compare_in(dtype, batches[dtype], scales[dtype]) for dtype in left}
-        settled = _settle(parities.values(), tolerance)
+        settled = _settle(parities.values(), limits.tolerance)
         if all(parity.ok or parity.top_changed for parity in settled):
             return settled
         for dtype in left:
@@ -154,7 +177,7 @@ def compare(
                 parities[dtype] = _with_more_draws(
                     plan.graph, parities[dtype], source, batches[dtype], scales[dtype]
                 )
-        return _settle(parities.values(), tolerance)
+        return _settle(parities.values(), limits.tolerance)
 
 
 def _least_sizes(errors: Mapping[str, float]) -> dict[str, float]:
@@ -210,7 +233,7 @@ class _Sides:
     plan: Plan
     source: SourceValues
     port: Run
-    tolerance: float | None
+    limits: NodeLimits
     step: Callable[[], object]
     constants_tell: bool
 
@@ -238,7 +261,7 @@ class _Sides:
                 sums.add(graph, wanted, values, stated)
                 self.step()
                 trim(count)
-            worst.add(graph, sums, dtype, self.tolerance)
+            worst.add(graph, sums, dtype, self.limits)
         return _parity(self.plan, self.source, batches, dtype, worst)
 
 
@@ -334,7 +357,7 @@ class _Worst:
     reached: Reached = field(default_factory=Reached)
     faint: set[str] = field(default_factory=set)
 
-    def add(self, graph: Graph, sums: _Sums, dtype: Dtype, tolerance: float | None) -> None:
+    def add(self, graph: Graph, sums: _Sums, dtype: Dtype, limits: NodeLimits) -> None:
         """Add the sums of one size: keep for each node the distance that is worst against its limit, how much
         its values vary, and the worst of the outputs: why they tell nothing, whether the top class changes,
         and the logits' distance.
@@ -347,9 +370,7 @@ class _Worst:
         }
         for path, summed in sums.nodes.items():
             rounding = sums.rounding(path)
-            node = NodeDistance(
-                path, summed.rel_l2, summed.max_abs, _limit(dtype, rounding, tolerance), rounding
-            )
+            node = NodeDistance(path, summed.rel_l2, summed.max_abs, limits.of(dtype, rounding), rounding)
             self.nodes[path] = max(self.nodes.get(path, node), node, key=lambda row: row.rel_l2 / row.limit)
             if path in sums.outputs:
                 wanted, got = (np.concatenate(side) for side in zip(*sums.outputs[path], strict=True))
@@ -413,20 +434,6 @@ def _have_same_layout(wanted: Array, got: Array, output: Shape | None) -> bool:
     if output is None:
         return wanted.size == got.size
     return wanted.shape == got.shape or (got.shape[1:] == output and wanted.shape == (*got.shape, 1, 1))
-
-
-def _limit(dtype: Dtype, own: float, tolerance: float | None) -> float:
-    """Return the limit of a node: the user's tolerance, otherwise what the number type and the source's own
-    rounding allow.
-
-    Args:
-        own: the source's own rounding there, relative to its value in float64.
-    """
-    if tolerance is not None:
-        return tolerance
-    if dtype == "float64" or not np.isfinite(own):
-        return FLOAT64_LIMIT
-    return min(max(FLOAT32_LIMIT, OWN_ROUNDING * own), MOST_ROUNDING)
 
 
 def _blame(plan: Plan, bad: NodeDistance, worst: _Worst) -> FirstBad:

@@ -18,7 +18,7 @@ from porter.graph.plan import make_plan
 from porter.verification.check import Check
 from porter.verification.numbers import distance
 from porter.verification.own_build import OwnBuild
-from porter.verification.parity import compare
+from porter.verification.parity import NodeLimits, compare
 from porter.verification.references import SourceValues, Wrapped
 from porter.verification.sizes import Sizes
 from porter.verification.verdict import Shipped, Verdict
@@ -60,7 +60,9 @@ def prove_trained(
     before = _Kept(reference, output)
     after = _Kept(replace(own, name=_name_of_build(own.graph, shipped)), output)
     plan = make_plan(shipped, sizes.rounded[0], destination.CAPABILITIES)
-    proof = compare(plan, before, replace(own, graph=shipped).run, check.batches(sizes), check.tolerance)
+    proof = compare(
+        plan, before, replace(own, graph=shipped).run, check.batches(sizes), NodeLimits(check.tolerance)
+    )
     verdict = check.verdict(as_ported(after), sizes)
     # A comparison in float32 may have run one of the two on further batches, to measure its rounding.
     in_both = [batch for batch in before.logits if batch in after.logits]

@@ -14,7 +14,7 @@ from porter.padding import Capabilities, Convention, Window
 from porter.padding.windows import Rule
 from porter.verification import memory
 from porter.verification.numbers import distance
-from porter.verification.parity import FLOAT32_LIMIT, MOST_ROUNDING, compare
+from porter.verification.parity import FLOAT32_LIMIT, MOST_ROUNDING, NodeLimits, compare
 from porter.verification.results import Parity
 from tests.support.arrays import Array
 
@@ -174,7 +174,11 @@ def test_a_node_that_rounds_as_the_source_does_is_not_said_to_round_more() -> No
 
     def compared(off: float, tolerance: float | None = None) -> Parity:
         return compare(
-            plan(), source, lambda b, d, p: values(pool=off if d == "float32" else 0.0), batches, tolerance
+            plan(),
+            source,
+            lambda b, d, p: values(pool=off if d == "float32" else 0.0),
+            batches,
+            NodeLimits(tolerance),
         )[0]
 
     found = compared(3e-3)
@@ -254,10 +258,10 @@ def test_values_are_compared_with_what_float32_may_be_off_by(error: float, ok: b
         return small if dtype == "float64" and proved else {**small, "pool": 2 * small["pool"]}
 
     batches: dict[Dtype, list[Array]] = {"float32": [BATCH], "float64": [BATCH]}
-    found = compare(plan(), source, port, batches, errors=lambda batch: {"pool": error})
+    found = compare(plan(), source, port, batches, NodeLimits(errors=lambda batch: {"pool": error}))
     assert found[0].ok is (ok and proved) and found[1].ok is proved
     alone = compare(
-        plan(), source, port, {"float32": [BATCH]}, errors=lambda batch: {"pool": error}, proved=proved
+        plan(), source, port, {"float32": [BATCH]}, NodeLimits(None, lambda batch: {"pool": error}, proved)
     )
     assert alone[0].ok is (ok and proved)
 
