@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Pixels = NDArray[np.uint8]
 Floats = NDArray[np.float32]
+_Number = TypeVar("_Number", np.int32, np.float32)
 
 _COEFFICIENT_BITS = 11
 """The bits of OpenCV's integer weights after the point."""
@@ -34,8 +35,8 @@ def opencv_cubic(pixels: Pixels, rows: int, columns: int) -> Pixels:
     level.
     """
     horizontal, vertical = _cubic_taps(pixels.shape[1], columns), _cubic_taps(pixels.shape[0], rows)
-    wide = _weigh_integers(pixels.astype(np.int32), *horizontal, axis=1)
-    total = _weigh_integers(wide, *vertical, axis=0)
+    wide = _weighted_sums(pixels.astype(np.int32), horizontal, axis=1)
+    total = _weighted_sums(wide, vertical, axis=0)
     # Both passes have multiplied by 2 ** _COEFFICIENT_BITS. A half is added, to round to the nearest.
     bits = 2 * _COEFFICIENT_BITS
     total += 1 << (bits - 1)
@@ -96,28 +97,6 @@ def _cubic_taps(size: int, target: int) -> tuple[NDArray[np.intp], NDArray[np.in
     weights = np.stack([second_before, before, after, one - second_before - before - after])
     cells = first.astype(np.intp) + np.arange(-1, 3)[:, None]
     return np.clip(cells, 0, size - 1), np.rint(weights * np.float32(1 << _COEFFICIENT_BITS)).astype(np.int32)
-
-
-def _weigh_integers(
-    values: NDArray[np.int32], cells: NDArray[np.intp], weights: NDArray[np.int32], axis: int
-) -> NDArray[np.int32]:
-    """Return sums of cells along an axis by their weights, in whole numbers.
-
-    Args:
-        cells: the source cells of each target cell, taps x target.
-        weights: of the same shape.
-    """
-    shape = [1, 1, 1]
-    shape[axis] = -1
-    total: NDArray[np.int32] = values.take(cells[0], axis)
-    total *= weights[0].reshape(shape)
-    part = np.empty_like(total)
-    for cell, weight in zip(cells[1:], weights[1:], strict=True):
-        # No cell lies outside; the default mode would go through a copy.
-        values.take(cell, axis, out=part, mode="clip")
-        part *= weight.reshape(shape)
-        total += part
-    return total
 
 
 def tf1_bilinear(values: Floats, rows: int, columns: int) -> Floats:
@@ -318,18 +297,22 @@ def _weighted_sums_by_torch(values: NDArray[np.generic], weights: _TorchWeights,
     return total
 
 
-def _weighted_sums(values: Floats, weights: _Weights, axis: int) -> Floats:
-    """Return weighted sums of cells along an axis, the first cell first: the order decides the rounding.
+def _weighted_sums(
+    values: NDArray[_Number], weights: tuple[NDArray[np.intp], NDArray[_Number]], axis: int
+) -> NDArray[_Number]:
+    """Return weighted sums of cells along an axis, the first cell first: the order decides the rounding of
+    floats.
 
     Args:
         weights: the source cells of each target cell and their weights, two arrays taps x target.
     """
     cells, shares = weights
     shape = [-1 if axis == number else 1 for number in range(3)]
-    total: Floats = values.take(cells[0], axis)
+    total: NDArray[_Number] = values.take(cells[0], axis)
     total *= shares[0].reshape(shape)
     part = np.empty_like(total)
     for cell, share in zip(cells[1:], shares[1:], strict=True):
+        # No cell lies outside; the default mode would go through a copy.
         values.take(cell, axis, out=part, mode="clip")
         part *= share.reshape(shape)
         total += part
