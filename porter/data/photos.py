@@ -5,9 +5,12 @@ scored.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 VALIDATION_IMAGES = 50_000
 PHOTO_SUFFIXES = (".jpeg", ".jpg", ".jpe", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
@@ -169,3 +172,12 @@ def validation_number(key: str) -> int | None:
     match = _VALIDATION_NAME.match(key.rpartition("/")[2])
     number = int(match[1]) if match else 0
     return number if 1 <= number <= VALIDATION_IMAGES else None
+
+
+def take_evenly(items: Sequence[T], most: int | None) -> Sequence[T]:
+    """Return at most `most` of the items, spread evenly: the first of each of so many equal parts. Return all
+    for None.
+    """
+    if most is None or most >= len(items):
+        return items
+    return [items[part * len(items) // most] for part in range(most)]

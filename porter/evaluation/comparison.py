@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from porter.base.dtypes import NamedArrays
-from porter.data.photos import Photo
+from porter.data.photos import Photo, take_evenly
 from porter.evaluation.results import Accuracy, Agreement, Differing
 from porter.evaluation.scoring import Scored
 from porter.verification.numbers import distance
@@ -43,7 +43,7 @@ class PhotoDistances:
 
     def __post_init__(self) -> None:
         self.max_abs, self.rel_l2 = np.full(self.photos, np.nan), np.full(self.photos, np.nan)
-        self._paired = set(spread(range(self.photos), PAIRED_PHOTOS))
+        self._paired = set(take_evenly(range(self.photos), PAIRED_PHOTOS))
 
     def watch(self, positions: Sequence[int], logits: NamedArrays) -> None:
         """Compare the logits (N x crops x classes) of both models for the photos at these positions, and keep
@@ -56,7 +56,7 @@ class PhotoDistances:
             between = distance(source, port)
             self.max_abs[position], self.rel_l2[position] = between.max_abs, between.rel_l2
             if position in self._paired:
-                classes = spread(range(source.shape[-1]), PAIRS_PER_PHOTO)
+                classes = take_evenly(range(source.shape[-1]), PAIRS_PER_PHOTO)
                 pairs = np.stack([source[0, classes], port[0, classes]], axis=1)  # of the centre crop
                 self.pairs[position] = pairs.astype(np.float64)
 
@@ -105,9 +105,3 @@ def agreement(
         rel_l2=float(np.nanmax(distances.rel_l2)) if compared else 0.0,
         differing=differing,
     )
-
-
-def spread(items: Sequence[int], most: int) -> list[int]:
-    """Return at most `most` of `items`, evenly spaced, the first among them."""
-    count = min(most, len(items))
-    return [items[index * len(items) // count] for index in range(count)]

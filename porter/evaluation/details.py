@@ -16,7 +16,7 @@ from pydantic import Field
 from porter.base.errors import FileError
 from porter.data.photo_bytes import read_bytes
 from porter.data.photo_decoding import open_image
-from porter.data.photos import Photo
+from porter.data.photos import Photo, take_evenly
 from porter.evaluation.comparison import (
     PAIRED_PHOTOS,
     PAIRS_PER_PHOTO,
@@ -24,7 +24,6 @@ from porter.evaluation.comparison import (
     SOURCE,
     PhotoDistances,
     differing_positions,
-    spread,
 )
 from porter.evaluation.scoring import Scored, Scores
 from porter.files import write_whole
@@ -103,10 +102,10 @@ def _choose_positions(scored: Scored) -> list[int]:
     # -1 is the rank of a photo that failed.
     wrong = [position for position in np.flatnonzero(ranks > 0).tolist() if position not in differing_set]
     right = [position for position in np.flatnonzero(ranks == 0).tolist() if position not in differing_set]
-    chosen = spread(differing, PHOTOS // 2)
-    chosen += spread(wrong, (PHOTOS - len(chosen)) // 2)
+    chosen = [*take_evenly(differing, PHOTOS // 2)]
+    chosen += take_evenly(wrong, (PHOTOS - len(chosen)) // 2)
     # The last kind takes what is left.
-    return chosen + spread(right, PHOTOS - len(chosen))
+    return [*chosen, *take_evenly(right, PHOTOS - len(chosen))]
 
 
 def _sample(port: StoredPort, photo: Photo, position: int, scored: Scored) -> SamplePhoto:

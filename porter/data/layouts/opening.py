@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
 from porter.base.errors import FileError, UsageError, escaped, some
 from porter.data.classes import Classes
@@ -32,10 +31,9 @@ from porter.data.photos import (
     Photo,
     PhotoCandidate,
     PhotoSet,
+    take_evenly,
     validation_number,
 )
-
-T = TypeVar("T")
 
 _TRAINING_PHOTO = re.compile(r"n\d{8}_\d")
 """How the photos of ImageNet's training set are named."""
@@ -83,7 +81,7 @@ def open_photos(
             f"{some(reasons) or 'the labels exclude them'}"
         )
         raise FileError(message, where=photos.path, next=LAYOUTS_HINT)
-    chosen = _take_evenly(photos.candidates, limit)
+    chosen = take_evenly(photos.candidates, limit)
     return PhotoSet(
         path=photos.path,
         layout=photos.layout,
@@ -155,7 +153,7 @@ def open_any_photos(
             raise
         reason = error.message
     listing = list_photos(path)
-    chosen = _take_evenly(listing.photos, limit)
+    chosen = take_evenly(listing.photos, limit)
     return PhotoSet(
         path=path,
         layout="photos without classes",
@@ -187,13 +185,6 @@ def _is_validation(candidates: Sequence[PhotoCandidate]) -> bool:
         and set(per_class.values()) == {50}
         and not has_training_names
     )
-
-
-def _take_evenly(candidates: Sequence[T], limit: int | None) -> Sequence[T]:
-    """Return `limit` of the photos, spread evenly: the first of each of `limit` equal parts."""
-    if limit is None or limit >= len(candidates):
-        return candidates
-    return [candidates[part * len(candidates) // limit] for part in range(limit)]
 
 
 def _find_photos(path: Path, classes: Classes, split: str | None) -> FoundPhotos:

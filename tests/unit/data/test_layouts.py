@@ -11,7 +11,7 @@ import pytest
 from porter.base.errors import FileError, UsageError
 from porter.data.classes import Classes
 from porter.data.layouts.opening import open_any_photos, open_photos
-from porter.data.photos import Failure
+from porter.data.photos import Failure, take_evenly
 from tests.support.data.layouts.making import (
     IMAGENET_CLASSES,
     PHOTOS,
@@ -148,3 +148,9 @@ def test_classes_that_most_photos_tell_are_taken(tmp_path: Path, real: Path) -> 
     ):
         with pytest.raises(FileError):
             open_any_photos(place, classes=IMAGENET_CLASSES, labels=labels)
+
+
+def test_photos_are_taken_evenly() -> None:
+    assert take_evenly(range(10), 4) == [0, 2, 5, 7]
+    assert take_evenly([3, 1], 5) == take_evenly([3, 1], None) == [3, 1]
+    assert take_evenly([], 5) == []

@@ -11,7 +11,6 @@ from porter.evaluation.comparison import (
     agreement,
     differing_positions,
     merged,
-    spread,
 )
 from porter.evaluation.results import Accuracy, Differing
 from porter.evaluation.scoring import Scored, Scores
@@ -77,8 +76,3 @@ def test_agreement_counts_photos_that_both_saw() -> None:
     found = agreement("keras", Accuracy(4, 0.0, 0.0, (0.0, 1.0)), photos, scored, compared)
     assert (found.compared, found.agreeing, found.max_abs, found.rel_l2) == (2, 1, 0.5, 0.2)
     assert found.differing == (Differing("1", (0,), 2, 5),) and differing_positions(scored) == [1]
-
-
-def test_spread() -> None:
-    assert spread(range(10), 4) == [0, 2, 5, 7]
-    assert spread([3, 1], 5) == [3, 1] and spread([], 5) == []
