@@ -11,6 +11,7 @@ import numpy as np
 
 from porter.base.dtypes import Array
 from porter.base.errors import PorterError
+from porter.comparison.running import worse
 from porter.comparison.sides import IN, Side
 from porter.frameworks import get_destination
 from porter.frameworks.in_memory import Held
@@ -21,7 +22,6 @@ from porter.source.place import File, FilePair, InMemory
 from porter.source.reading import read
 from porter.verification.inputs import FALLBACKS, make_images
 from porter.verification.itself import ReadGraph
-from porter.verification.numbers import distance
 from porter.verification.own_build import OwnBuild
 from porter.verification.results import Distance
 from porter.verification.user_code import running_model
@@ -54,9 +54,7 @@ def outputs_only(
                 ]
                 return None, f"A gives {shapes[0]}, B {shapes[1]}"
             for value_a, value_b in zip(outputs_a, outputs_b, strict=True):
-                apart = distance(value_a, value_b.reshape(value_a.shape))
-                # not `>`, because NaN is the worst
-                worst = apart if worst is None or not apart.rel_l2 <= worst.rel_l2 else worst
+                worst = worse(worst, value_a, value_b)
     except PorterError as error:
         return None, f"the outputs were not compared: {error}"
     return worst, None

@@ -238,7 +238,12 @@ def outputs_apart(
             output_a, output_b = values[0][path_a], values[1][path_b]
             if output_a.size != output_b.size:
                 return None
-            apart = distance(output_a, output_b.reshape(output_a.shape))
-            # not `>`, because NaN is the worst
-            worst = apart if worst is None or not apart.rel_l2 <= worst.rel_l2 else worst
+            worst = worse(worst, output_a, output_b)
     return worst
+
+
+def worse(worst: Distance | None, output_a: Array, output_b: Array) -> Distance:
+    """Return the larger of the worst distance so far and that of two outputs of as many numbers."""
+    apart = distance(output_a, output_b.reshape(output_a.shape))
+    # not `>`, because NaN is the worst
+    return apart if worst is None or not apart.rel_l2 <= worst.rel_l2 else worst
