@@ -76,6 +76,13 @@ class Opened:
         return self.facts.model_copy(update=facts)
 
     @property
+    def names(self) -> dict[str, str]:
+        """The source's own names of the graph's nodes by their paths; of one that it does not name, the
+        path.
+        """
+        return {node.path: self.facts.names.get(node.path, node.path) for node in self.graph.nodes}
+
+    @property
     def built_size(self) -> KnownSize | None:
         """Rows and columns that the file's graph was built for; None if the file has no graph, or its graph
         takes any size.

@@ -155,11 +155,10 @@ def _pair_by_names(opened: Opened, translated: Translated) -> Pairs:
     folded in: such a layer is left out, and the pairs are marked as rounded.
     """
     others = translated.graph.by_path
-    names = {node.path: opened.facts.names.get(node.path, node.path) for node in opened.graph.nodes}
     op_types = {path: type(node.op) for path, node in opened.graph.by_path.items()}
     namesakes = {
         path: name
-        for path, name in names.items()
+        for path, name in opened.names.items()
         if name in others and type(others[name].op) is op_types[path]
     }
     normed, others_normed = _read_by_norms(opened.graph), _read_by_norms(translated.graph)

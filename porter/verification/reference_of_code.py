@@ -185,8 +185,7 @@ def _likely_names(opened: Opened) -> dict[str, tuple[str, ...]]:
     its tensors are called, as the source calls it, then the taps under which engines give its value.
     """
     fit = opened.fitted.fit if opened.fitted else None
-    in_source = {node.path: opened.facts.names.get(node.path, node.path) for node in opened.graph.nodes}
-    names = {path: [name, name.replace("/", ".")] for path, name in in_source.items()}
+    names = {path: [name, name.replace("/", ".")] for path, name in opened.names.items()}
     if fit is not None:
         for (path, _), tensor in fit.tensors.items():
             # `layer1.0.conv1.weight` is a tensor of `layer1.0.conv1`: likeliest, so it is put first.
