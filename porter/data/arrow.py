@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from porter.base.errors import FileError, NotInstalled, first_line
 from porter.base.package import install
+from porter.data.classes import stated_names
 from porter.data.photos import Bytes
 
 INFO = "dataset_info.json"
@@ -50,7 +51,7 @@ def class_names(folder: Path) -> tuple[str, ...] | None:
         names = label.get("names")
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise FileError("it does not say what its column 'label' is", where=file, next=_SAVE_AGAIN) from None
-    return tuple(names) if isinstance(names, list) and all(isinstance(name, str) for name in names) else None
+    return stated_names(names)
 
 
 def read_rows(file: Path) -> list[ArrowRow]:

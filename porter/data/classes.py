@@ -272,3 +272,8 @@ def _by_wnid() -> dict[str, int]:
 def _by_name() -> dict[str, int]:
     names = {_normalise(entry.name): index for index, entry in enumerate(imagenet_classes())}
     return {name: index for name, index in names.items() if name not in _AMBIGUOUS_NAMES}
+
+
+def stated_names(names: object) -> tuple[str, ...] | None:
+    """Return the names of classes that a file states in JSON; None if these are no list of texts."""
+    return tuple(names) if isinstance(names, list) and all(isinstance(name, str) for name in names) else None

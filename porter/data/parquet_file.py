@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from porter.base.errors import FileError, NotInstalled
 from porter.base.package import install
+from porter.data.classes import stated_names
 from porter.data.parquet_footer import ColumnChunk, read_row_groups, unpacked_bytes
 
 if TYPE_CHECKING:
@@ -221,7 +222,7 @@ def _class_names(file: ParquetFile) -> tuple[str, ...] | None:
         names = json.loads(raw)["info"]["features"][LABEL]["names"] if raw else None
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    return tuple(names) if isinstance(names, list) and all(isinstance(name, str) for name in names) else None
+    return stated_names(names)
 
 
 @contextmanager
