@@ -61,10 +61,8 @@ def pair(opened: Opened, translated: Translated, file: FileGraph) -> Pairs:
         with suppress(MappingError):
             source_read = to_graph(without_cells(source_file), keep_activation)
             pairs = _pair_by_graph(source_read.graph, file, end, size)
-            layers = {source_read.names[path]: layer for path, layer in pairs.layers.items()}
-            return Pairs(
-                {paths[name]: layer for name, layer in layers.items() if name in paths}, pairs.rounded
-            )
+            layers = {paths.get(source_read.names[path]): layer for path, layer in pairs.layers.items()}
+            return Pairs({path: layer for path, layer in layers.items() if path is not None}, pairs.rounded)
         # The other way round, where the reference file has norms that the source's file has folded.
         with suppress(MappingError):
             file_read = to_graph(without_cells(file), keep_activation)
