@@ -15,12 +15,12 @@ from porter.api.speaking import public
 from porter.base.calls import takes
 from porter.base.commands import ConvertOptions, ListModelsOptions
 from porter.base.errors import UsageError
+from porter.base.options import path_of
 from porter.comparison import compare as comparing
 from porter.comparison.transfer.fill import fill_class
 from porter.conversion.convert import make_port
 from porter.evaluation import evaluate as evaluation, prediction
 from porter.evaluation.padding_study import study as studies
-from porter.files import path_of
 from porter.frameworks.in_memory import Held, is_model
 from porter.port.folder import load as _load
 from porter.recipe import known_variants

@@ -21,6 +21,11 @@ line.
 """
 
 
+def path_of(path: AnyPath | None) -> Path | None:
+    """Return a Path; None for None."""
+    return None if path is None else Path(path)
+
+
 class Placeholder(str):
     """A word that stands for what the reader has, such as FILE."""
 

@@ -8,13 +8,12 @@ from pathlib import Path
 from porter.base.calls import takes
 from porter.base.commands import CompareOptions
 from porter.base.errors import CannotRun, MappingError, UsageError
-from porter.base.options import INPUT_SIZE
+from porter.base.options import INPUT_SIZE, path_of
 from porter.comparison.comparison_result import Comparison
 from porter.comparison.found_difference import FoundDifference
 from porter.comparison.judging import compare_graphs
 from porter.comparison.outputs_only import outputs_only
 from porter.comparison.sides import Side, side_of
-from porter.files import path_of
 from porter.padding import ANY, KnownSize, Size
 from porter.padding.sizes import parse_size, size_text
 from porter.source.opened import Opened

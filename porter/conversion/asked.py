@@ -31,8 +31,8 @@ from porter.base.options import (
     WEIGHTS,
     Option,
     items,
+    path_of,
 )
-from porter.files import path_of
 from porter.frameworks import TRAINED, Destination, get_destination, is_converted
 from porter.frameworks.in_memory import expect_subject, is_model
 from porter.padding import Size

@@ -8,8 +8,8 @@ from typing import Any
 from porter.base.calls import takes
 from porter.base.commands import PadsOptions
 from porter.base.errors import PorterError
+from porter.base.options import path_of
 from porter.conversion.refusals import under_own_names
-from porter.files import path_of
 from porter.frameworks import get_destination
 from porter.graph.pads import PadDecision, pads_of, with_conventions
 from porter.graph.plan import make_plan

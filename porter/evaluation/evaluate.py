@@ -22,6 +22,7 @@ from porter.base.options import (
     TOLERANCE,
     WEIGHTS,
     AnyPath,
+    path_of,
 )
 from porter.base.ways_to_run import FP32, Run
 from porter.data.classes import Classes
@@ -38,7 +39,7 @@ from porter.evaluation.protocol import protocol_of
 from porter.evaluation.results import Evaluation, OfPort
 from porter.evaluation.scoring import Scored
 from porter.evaluation.shared_passes import classes_of, is_complete, run_passes
-from porter.files import expect_folder, path_of
+from porter.files import expect_folder
 from porter.graph import tensor_shapes
 from porter.port import Record, StoredPort, read_port, update_record
 from porter.recipe import Member

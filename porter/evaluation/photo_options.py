@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 
 from porter.base.commands import MeasuringOptions, PhotosOptions
 from porter.base.errors import UsageError
-from porter.base.options import BATCH_SIZE, CROPS, LIMIT, PRECISION, WORKERS, Option
+from porter.base.options import BATCH_SIZE, CROPS, LIMIT, PRECISION, WORKERS, Option, path_of
 from porter.base.ways_to_run import FP32, Precision, Run
 from porter.data.pipeline.batching import Feed
 from porter.data.preprocess import Preprocess
 from porter.evaluation.distributed import Process
 from porter.evaluation.results import Crops
 from porter.evaluation.speed import made_pixels
-from porter.files import path_of
 from porter.source.stated_photos import NOTHING, PhotoFacts, read_statements
 
 T = TypeVar("T")

@@ -5,7 +5,6 @@ Importing this costs next to nothing: what talks to a server or opens an archive
 
 from porter.files.folders import new_folder, recover_folder
 from porter.files.hashing import Digests, LazyDigests, digest, digests
-from porter.files.paths import path_of
 from porter.files.published_weights import Fetched, WeightsFile, cache_dir, fetch, is_published
 from porter.files.regular_files import expect_plain, is_plain
 from porter.files.whole import behind_links, expect_folder, write_whole

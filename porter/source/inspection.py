@@ -9,9 +9,9 @@ from typing import Any
 from porter.base.calls import takes
 from porter.base.commands import CONVERT, InspectOptions
 from porter.base.errors import GraphError, MappingError, PaddingError, PorterError
+from porter.base.options import path_of
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import fill_free_size
-from porter.files import path_of
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import known_format
 from porter.frameworks import TRAINED, get_destination, is_converted, other_than

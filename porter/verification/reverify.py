@@ -10,8 +10,7 @@ from pathlib import Path
 from porter.base.calls import takes
 from porter.base.commands import VerifyOptions
 from porter.base.errors import CheckFailed, some
-from porter.base.options import REFERENCE
-from porter.files import path_of
+from porter.base.options import REFERENCE, path_of
 from porter.graph import Graph, shapes
 from porter.graph.memory_bounds import count_numbers
 from porter.graph.ops import shape_text

@@ -14,7 +14,7 @@ import numpy as np
 from porter.base.calls import takes
 from porter.base.commands import ZOO, StudyOptions
 from porter.base.errors import FileError, PorterError, UsageError, refuse_first
-from porter.base.options import BETWEEN, FROM, ORIGIN, SITE, WEIGHTS, items
+from porter.base.options import BETWEEN, FROM, ORIGIN, SITE, WEIGHTS, items, path_of
 from porter.data.classes import Classes
 from porter.data.layouts.opening import open_any_photos
 from porter.data.photos import Failure, PhotoSet
@@ -33,7 +33,6 @@ from porter.evaluation.padding_study.study_results import Case, Study, StudyAnsw
 from porter.evaluation.photo_options import Options
 from porter.evaluation.protocol import expect_square
 from porter.evaluation.results import Crops
-from porter.files import path_of
 from porter.port import StoredPort, read_port, update_record
 from porter.recipe import Member, choose_options, find_member, trained_conventions
 from porter.source.open import open_source

@@ -21,7 +21,7 @@ from porter.base.left_out import LeftOut
 from porter.base.package import install
 from porter.filegraph.names import expect_values
 from porter.filegraph.value_names import NodeOutput
-from porter.files.paths import is_hub_blob
+from porter.files.regular_files import is_hub_blob
 from porter.formats.limits import MOST_NODES, most_bytes
 from porter.formats.onnx.nodes import MISSING, OnnxNode
 from porter.formats.protobuf import parse_message

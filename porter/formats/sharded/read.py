@@ -11,7 +11,7 @@ from pathlib import Path
 from porter.base.dtypes import Array
 from porter.base.errors import FileError, some
 from porter.filegraph.checkpoint import Checkpoint
-from porter.files.paths import is_hub_blob
+from porter.files.regular_files import is_hub_blob
 from porter.formats import safetensors, torch
 from porter.formats.damage import ERRORS_OF_JSON, refusing_damage
 from porter.formats.format import look_at
