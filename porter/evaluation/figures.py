@@ -54,25 +54,9 @@ def make_evaluation(
         )
     judgement = judge(accuracy, published, against, notes_on_weights(record, member))
     beside = None
-    warnings = (
-        *protocol_doubt(record, record.zoo, record.input.size),
-        *notes_on_proportion(record, protocol),
-        *measured.warnings,
-    )
-    if measured.earlier:
-        went_on = (
-            f"went on at photo {measured.earlier:,} of {len(photos.photos):,}, where an earlier run had ended"
-        )
-        warnings = (*warnings, went_on)
     if measured.compared is not None:
         of_source = _accuracy(scored, SOURCE, len(photos.failed))
         beside = agreement(measured.reference, of_source, photos.photos, scored, measured.compared)
-        if lost := scored.models[SOURCE].failed:
-            first = lost[min(lost)]
-            warnings = (
-                *warnings,
-                f"the source failed on {len(lost):,} photos, such as {first.name}: {first.why}",
-            )
     real = None
     if relabelled is not None:
         real = _accuracy_with_labels(photos, relabelled, scored, record.background)
@@ -101,7 +85,7 @@ def make_evaluation(
         split=options.split,
         labels=None if photos.labels is None else str(photos.labels),
         class_names=None if options.class_names is None else str(options.class_names),
-        warnings=warnings,
+        warnings=_warnings(entrant, photos, measured),
         classes=record.classes,
         run=run.words,
         tried=tried,
@@ -112,6 +96,26 @@ def make_evaluation(
         waited=None if measured.way.network is None else scored.waited / scored.seconds,
         network=measured.way.network,
     )
+
+
+def _warnings(entrant: Entrant, photos: PhotoSet, measured: Measured) -> tuple[str, ...]:
+    """Return what a reader of the figures has to know: what is assumed of the photos' preparation, where the
+    run went on, and on how many photos the source failed.
+    """
+    record = entrant.port.record
+    warnings = [
+        *protocol_doubt(record, record.zoo, record.input.size),
+        *notes_on_proportion(record, entrant.protocol),
+        *measured.warnings,
+    ]
+    if measured.earlier:
+        warnings.append(
+            f"went on at photo {measured.earlier:,} of {len(photos.photos):,}, where an earlier run had ended"
+        )
+    if measured.compared is not None and (lost := measured.scored.models[SOURCE].failed):
+        first = lost[min(lost)]
+        warnings.append(f"the source failed on {len(lost):,} photos, such as {first.name}: {first.why}")
+    return tuple(warnings)
 
 
 def _accuracy(scored: Scored, model: str, failed: int) -> Accuracy:
