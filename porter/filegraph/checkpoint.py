@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from porter.base.dtypes import NamedArrays
+from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import CannotRun
 from porter.base.name_tables import JsonObject
 from porter.filegraph.file_graph import FileGraph
@@ -64,6 +64,14 @@ class Checkpoint:
     def unread(self) -> str | None:
         """The note that says why it has no graph, though the file carries one; None if there is none."""
         return next((note for note in self.notes if note.startswith(UNREAD)), None)
+
+    @property
+    def stored_tensors(self) -> dict[str, Array]:
+        """The tensors without those that the reader computed from the graph, which are no weights of the
+        file.
+        """
+        computed = self.graph.evaluated if self.graph is not None else {}
+        return {name: array for name, array in self.tensors.items() if name not in computed}
 
     @property
     def carried(self) -> FileGraph:

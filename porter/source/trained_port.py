@@ -197,8 +197,7 @@ def _match(port: StoredPort, checkpoint: Checkpoint, member: Member | None) -> _
         layers = layers_in(framework, member, record, graph) if destination.NAMES_LAYERS else {}
         plan = make_plan(graph, record.input.size or ANY, destination.CAPABILITIES)
     keys = get_port_dialect(framework).port_keys(plan, layers)
-    computed = checkpoint.graph.evaluated if checkpoint.graph is not None else {}
-    unmatched = {name: array for name, array in checkpoint.tensors.items() if name not in computed}
+    unmatched = checkpoint.stored_tensors
     names_of_tensors = dict[TensorKey, str]()
     ignored = dict[str, str]()
     missing = list[str]()

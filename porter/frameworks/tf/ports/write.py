@@ -52,9 +52,7 @@ def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
 
     path = folder / MODEL_FILE
     checkpoint = read_keras(path)
-    # Arrays that porter's reader has computed from the graph are no weights of the file.
-    computed = checkpoint.graph.evaluated if checkpoint.graph is not None else {}
-    unused = {name: array for name, array in checkpoint.tensors.items() if name not in computed}
+    unused = checkpoint.stored_tensors
     graph = plan.lowered
     names = layer_names(graph, layers)
     tensors: OwnTensors = {}
