@@ -15,7 +15,7 @@ from porter.base.options import INPUT_SIZE, OUTPUTS
 from porter.filegraph.file_graph import FileGraph, Foreign, Stored, with_momentum
 from porter.filegraph.names import Names
 from porter.graph import INPUT, OF_LOGITS, Graph, Identity, Node, Op, Shape, is_call, shapes
-from porter.graph.memory_bounds import MOST_IN_ALL, count_numbers, expect_bounded
+from porter.graph.memory_bounds import MOST_IN_ALL, count_values, expect_bounded
 from porter.graph.walks import downstream
 from porter.padding import KnownSize
 
@@ -278,8 +278,7 @@ def expect_batch(file: FileGraph, images: int, size: KnownSize) -> None:
         CannotRun: their values have too many numbers together, so that the file's graph cannot be run.
     """
     try:
-        graph = to_graph(replace(file, size=size), keep_activation=True).graph
-        numbers_per_image = sum(map(count_numbers, shapes(graph, size).values()))
+        numbers_per_image = count_values(to_graph(replace(file, size=size), keep_activation=True).graph, size)
     except MappingError:
         rows, columns = size
         numbers_per_image = _GROWTH * file.channels * rows * columns

@@ -23,6 +23,11 @@ def count_numbers(shape: Shape) -> int:
     return math.prod(size or 1 for size in shape)
 
 
+def count_values(graph: Graph, size: Size) -> int:
+    """Return how many numbers all values of one image have."""
+    return sum(map(count_numbers, shapes(graph, size).values()))
+
+
 def expect_bounded(graph: Graph, size: Size) -> None:
     """Refuse a graph whose values take more memory for one image of `size` (rows, columns) than any
     network's.

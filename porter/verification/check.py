@@ -15,11 +15,12 @@ from porter.base.errors import NotInstalled, UsageError
 from porter.base.options import TOLERANCE
 from porter.frameworks import Tensors, computes_in_float32
 from porter.graph import shapes, site_of, tensor_shapes
+from porter.graph.memory_bounds import count_values
 from porter.port import StoredPort
 from porter.verification.cut_points import CutPoints, compare_at_cut_points
 from porter.verification.draws import LEAST_DRAWS
 from porter.verification.evidence import excitement
-from porter.verification.image_batches import ImageBatches, count_values
+from porter.verification.image_batches import ImageBatches
 from porter.verification.inputs import (
     ROUGHNESS,
     SIGNED,

@@ -11,7 +11,7 @@ import numpy as np
 
 from porter.base.dtypes import Array, Dtype
 from porter.graph import Graph, shapes
-from porter.graph.memory_bounds import count_numbers
+from porter.graph.memory_bounds import count_numbers, count_values
 from porter.padding import KnownSize
 from porter.verification.bounds import ValuesAt, farthest_images
 from porter.verification.inputs import SMOOTH, InputRange, Roughness, make_images, make_telling_images
@@ -129,8 +129,3 @@ class ImageBatches:
         at_once = max(len(batches[0]), _TOGETHER // count_values(self.graph, size))
         chosen = farthest_images(self.graph, known, pool, run, at_once)
         return [chosen] if len(chosen) else []
-
-
-def count_values(graph: Graph, size: KnownSize) -> int:
-    """Return how many numbers all values of one image have."""
-    return sum(map(count_numbers, shapes(graph, size).values()))

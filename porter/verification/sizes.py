@@ -26,7 +26,7 @@ from porter.graph import (
     shapes,
     site_of,
 )
-from porter.graph.memory_bounds import count_numbers
+from porter.graph.memory_bounds import count_values
 from porter.graph.ops import Rearrange, SpaceToDepth
 from porter.graph.plan import Plan
 from porter.padding import ANY, KnownSize
@@ -95,7 +95,10 @@ def sizes_to_compare(
     _expect_every_size(plan.graph, native, source)
     small = tuple(size for size in small_sizes(plan.graph, native) if source.takes(size))
     beyond = [size for size in small if math.prod(size) > math.prod(native)]
-    if not all(_is_light(plan.graph, size) and _runs(source, plan.graph, size) for size in beyond[:1]):
+    if not all(
+        count_values(plan.graph, size) <= _MOST_BEYOND and _runs(source, plan.graph, size)
+        for size in beyond[:1]
+    ):
         small = tuple(size for size in small_sizes(plan.graph, native, native) if source.takes(size))
     native_is_larger = math.prod(native) > max(map(math.prod, small), default=math.inf)
     # The native size is compared in float64 only where it costs no more.
@@ -138,11 +141,6 @@ def _refused_side(graph: Graph, axis: int, native: int) -> int | None:
     return next(
         (side for side in range(native, native + period) if _map_lengths(graph, axis, side) is None), None
     )
-
-
-def _is_light(graph: Graph, size: KnownSize) -> bool:
-    """Return whether the values of one image of a size have few numbers together."""
-    return sum(map(count_numbers, shapes(graph, size).values())) <= _MOST_BEYOND
 
 
 def _runs(source: SourceValues, graph: Graph, size: KnownSize) -> bool:
