@@ -25,20 +25,17 @@ def evaluation(result: Evaluation) -> list[str]:
         f"  images     {_images(result)}; {result.classes_present:,} classes present",
     ]
     if result.excluded:
-        first = result.excluded[0]
-        lines.append(f"  left out   {len(result.excluded):,}, such as {first.name}: {first.why}")
+        lines.append(f"  left out   {len(result.excluded):,}, such as {result.excluded[0]}")
     lines += [f"  {line}" for line in _figures(result)]
     if result.source is not None:
         lines += [f"  {line}" for line in _agreement(result.source)]
-    lines += first_lines("  failed     ", [f"{photo.name}: {photo.why}" for photo in result.failed])
+    lines += first_lines("  failed     ", [*map(str, result.failed)])
     if not result.complete:
         lines.append(
             "  INCOMPLETE interrupted: these are the figures so far, and the port's record is unchanged"
         )
     lines.append(f"  verdict    {result.verdict}: {result.why}")
-    if result.expected is not None:
-        top1, tolerance = result.expected
-        lines.append(f"  expected   top-1 {top1:g} within {tolerance:g}: {'met' if result.ok else 'MISSED'}")
+    lines += [f"  expected   {line}" for line in _expected(result)]
     return [*lines, *(f"  warning    {warning}" for warning in result.warnings)]
 
 
@@ -72,22 +69,24 @@ def evaluations(results: Sequence[OfPort], asked: int) -> list[str]:
     lines += [f"  protocol {number} {words}" for number, words in enumerate(protocols, start=1)]
     lines += [f"  {line}" for line in table(list(columns), list(zip(*columns.values(), strict=True)))]
     for result in results:
-        evaluation_of_port = result.evaluation
-        lines += first_lines(
-            f"  failed     {result.port}: ",
-            [f"{photo.name}: {photo.why}" for photo in evaluation_of_port.failed],
-        )
-        if evaluation_of_port.expected is not None:
-            top1, tolerance = evaluation_of_port.expected
-            outcome = "met" if evaluation_of_port.ok else "MISSED"
-            lines.append(f"  expected   {result.port}: top-1 {top1:g} within {tolerance:g}: {outcome}")
-        lines += [f"  warning    {result.port}: {warning}" for warning in evaluation_of_port.warnings]
+        of_port = result.evaluation
+        lines += first_lines(f"  failed     {result.port}: ", [*map(str, of_port.failed)])
+        lines += [f"  expected   {result.port}: {line}" for line in _expected(of_port)]
+        lines += [f"  warning    {result.port}: {warning}" for warning in of_port.warnings]
     if len(results) < asked or not all(of_port.complete for of_port in measured):
         lines.append(
             "  INCOMPLETE interrupted: these are the figures so far; only those of whole runs are in the "
             "ports' records"
         )
     return lines
+
+
+def _expected(result: Evaluation) -> list[str]:
+    """Return a line on the accuracy that was expected, and whether it is met; none if none was."""
+    if result.expected is None:
+        return []
+    top1, tolerance = result.expected
+    return [f"top-1 {top1:g} within {tolerance:g}: {'met' if result.ok else 'MISSED'}"]
 
 
 def _images(result: Evaluation) -> str:

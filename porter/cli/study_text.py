@@ -17,7 +17,7 @@ def study(result: Study) -> list[str]:
         f"  photos    {result.images:,} of {path} ({layout}{', --limit' if result.limit else ''})",
         f"  protocol  {result.protocol}",
         f"  sites     {', '.join(result.sites) or 'none'}",
-        *first_lines("  failed    ", [f"{photo.name}: {photo.why}" for photo in result.failed]),
+        *first_lines("  failed    ", [*map(str, result.failed)]),
     ]
     if result.unlabelled is not None:
         lines.append(

@@ -85,6 +85,9 @@ class Failure:
     name: str
     why: str
 
+    def __str__(self) -> str:
+        return f"{self.name}: {self.why}"
+
 
 @dataclass(frozen=True)
 class PhotoSet:

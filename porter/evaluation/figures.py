@@ -113,8 +113,7 @@ def _warnings(entrant: Entrant, photos: PhotoSet, measured: Measured) -> tuple[s
             f"went on at photo {measured.earlier:,} of {len(photos.photos):,}, where an earlier run had ended"
         )
     if measured.compared is not None and (lost := measured.scored.models[SOURCE].failed):
-        first = lost[min(lost)]
-        warnings.append(f"the source failed on {len(lost):,} photos, such as {first.name}: {first.why}")
+        warnings.append(f"the source failed on {len(lost):,} photos, such as {lost[min(lost)]}")
     return tuple(warnings)
 
 

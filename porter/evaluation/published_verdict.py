@@ -37,7 +37,7 @@ def obstacles(
     relabelled = has_several_labels or bool(photos.excluded and photos.labels is not None)
     left_out = () if relabelled else photos.excluded
     is_validation_set = photos.validation and accuracy.images == VALIDATION_IMAGES
-    first_left_out = "; ".join(f"{failure.name}: {failure.why}" for failure in left_out[:1])
+    first_left_out = "; ".join(map(str, left_out[:1]))
     # each reason, and whether it holds
     reasons = {
         "it was interrupted": not complete,
