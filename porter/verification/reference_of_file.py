@@ -12,7 +12,7 @@ from porter.base.errors import MappingError, UsageError
 from porter.base.package import page
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
-from porter.filegraph.to_graph import to_graph
+from porter.filegraph.to_graph import Translated, to_graph
 from porter.formats.reading import read_with_digests
 from porter.frameworks import engine_name, get_engine
 from porter.frameworks.reference_models import Shown
@@ -62,23 +62,9 @@ def reference_of_checkpoint(
             next="give code that makes the model, as FILE.py:CALLABLE, or the whole model, as "
             f"{carrying}: {page('files.md')} says which files carry their graph",
         )
-    _expect_inputs(file, opened.graph, where)
-    # The file's final softmax is kept where the source has one too.
-    ends_in_activation = isinstance(opened.graph.by_path[opened.graph.output].op, OF_LOGITS)
     built = file.built_size or opened.sizes.built
-    try:
-        sized = replace(file, size=built)
-        reference = to_graph(sized, keep_activation=ends_in_activation)
-    except MappingError as error:
-        raise error.at(f"{where}: {error.where}" if error.where else where) from None
+    reference = _in_porters_form(replace(file, size=built), opened.graph, where)
     taps = {path: file.by_name[name].tap for path, name in reference.names.items()}
-    lacking = next((path for path in reference.graph.outputs if taps[path] is None), None)
-    if lacking is not None:
-        raise UsageError(
-            "the file's framework gives no value for this output, so there is nothing to compare with",
-            where=f"{where}: {lacking}",
-            next="give another reference",
-        )
     pairs = pair(opened, reference, file)
     # by the source's path, the name under which the engine gives the value of the file's layer
     inside = {
@@ -116,6 +102,29 @@ def reference_of_checkpoint(
         apart=distances,
         run_by=engine.RUNNER,
     )
+
+
+def _in_porters_form(file: FileGraph, source: Graph, where: str) -> Translated:
+    """Return a reference file's graph in porter's form. Its final softmax is kept where the source has one
+    too.
+
+    Raises:
+        UsageError: it has other inputs, or an output that the engine does not show.
+        MappingError: porter does not read it, or not at its size.
+    """
+    _expect_inputs(file, source, where)
+    try:
+        reference = to_graph(file, keep_activation=isinstance(source.by_path[source.output].op, OF_LOGITS))
+    except MappingError as error:
+        raise error.at(f"{where}: {error.where}" if error.where else where) from None
+    for path in reference.graph.outputs:
+        if file.by_name[reference.names[path]].tap is None:
+            raise UsageError(
+                "the file's framework gives no value for this output, so there is nothing to compare with",
+                where=f"{where}: {path}",
+                next="give another reference",
+            )
+    return reference
 
 
 def _expect_inputs(file: FileGraph, graph: Graph, where: str) -> None:
