@@ -162,7 +162,11 @@ def _measure(
             result = _say_interrupted(result, goes_on_at, len(data_set.photos), asked.predictions)
         elif process.leads:
             result = _record_figures(entrant.port, data_set, measured, result)
-            _write_predictions(asked.predictions, entrant.port, data_set, measured, result)
+            if asked.predictions is not None:
+                scores = measured.scored.models[PORT]
+                write_predictions(
+                    Path(asked.predictions), entrant.port.record, data_set.photos, scores, result.failed
+                )
         results.append(_result_of_port(entrant.port, result))
     if not results:
         raise KeyboardInterrupt("before the first photos were scored, so there are no figures")
@@ -339,14 +343,6 @@ def _record_figures(port: StoredPort, photos: PhotoSet, measured: Measured, resu
     except FileError as error:
         return _with_warning(result, f"the figures are not in the port's folder: {error}")
     return result
-
-
-def _write_predictions(
-    file: AnyPath | None, port: StoredPort, photos: PhotoSet, measured: Measured, result: Evaluation
-) -> None:
-    """Write what the port saw in every photo, if there is a file to write."""
-    if file is not None:
-        write_predictions(Path(file), port.record, photos.photos, measured.scored.models[PORT], result.failed)
 
 
 def _with_warning(result: Evaluation, warning: str) -> Evaluation:
