@@ -14,10 +14,7 @@ from pathlib import Path
 
 from porter.base.errors import FileError, UsageError, escaped, some
 from porter.data.classes import Classes
-from porter.data.layouts.folders import (
-    list_photos,
-    read_flat_tar,
-)
+from porter.data.layouts.folders import list_photos, read_flat_tar
 from porter.data.layouts.label_files import devkit_beside, read_label_file, with_labels
 from porter.data.layouts.lists import is_list, with_labels_of_list
 from porter.data.layouts.read_layout import LAYOUTS_HINT, read_file, read_folder

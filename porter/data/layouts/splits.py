@@ -8,13 +8,8 @@ from pathlib import Path
 
 from porter.base.errors import UsageError
 from porter.base.options import SPLIT
-from porter.data.layouts.folders import (
-    names_in_folder,
-)
-from porter.data.photos import (
-    is_photo,
-    validation_number,
-)
+from porter.data.layouts.folders import names_in_folder
+from porter.data.photos import is_photo, validation_number
 
 _SHARDS = (".parquet", ".tar")
 

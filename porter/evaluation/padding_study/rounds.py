@@ -26,7 +26,7 @@ from porter.padding import Convention
 
 @dataclass(frozen=True)
 class Outcome:
-    """The results of a trial for every photo (padding_study.numbers).
+    """The results of a trial for every photo (porter.evaluation.padding_study.best_case).
 
     Attributes:
         single: ranks by the centre crop.
