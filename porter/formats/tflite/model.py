@@ -86,6 +86,11 @@ class Operator(Reading):
         return self.option(rows), self.option(columns)
 
     @property
+    def padding(self) -> str:
+        """How its window pads: SAME or VALID. Raise ValueError for what the schema lacks."""
+        return _name_in_schema(self.op, "padding", self.option(schema.PADDING), schema.PADDINGS)
+
+    @property
     def stated_numbers(self) -> list[int]:
         """The sizes of a RESHAPE, or the places of a SQUEEZE, from its options."""
         return [] if self.options is None else self.options.numbers(schema.STATED_NUMBERS).tolist()
@@ -259,13 +264,19 @@ class _OperatorReader:
 
 def _inner_activation(op: str, options: Table | None) -> str:
     """Return the activation that an operator states inside it; empty if it states none. Raise ValueError for
-    a number that the schema lacks.
+    what the schema lacks.
     """
     field = schema.ACTIVATION_FIELDS.get(op)
-    number = 0 if options is None or field is None else options.scalar(field)
-    if number not in schema.ACTIVATIONS:
-        raise ValueError(f"{op} states activation {number}, which TensorFlow Lite's schema lacks")
-    return schema.ACTIVATIONS[number]
+    if options is None or field is None:
+        return ""
+    return _name_in_schema(op, "activation", options.scalar(field), schema.ACTIVATIONS)
+
+
+def _name_in_schema(op: str, option: str, number: int, names: Mapping[int, str]) -> str:
+    """Return the name of a number that an operator states; raise ValueError if the schema has none for it."""
+    if number not in names:
+        raise ValueError(f"{op} states {option} {number}, which TensorFlow Lite's schema lacks")
+    return names[number]
 
 
 def _readers_by_tensor(graph: Table, codes: Sequence[str]) -> dict[int, set[str]]:

@@ -90,7 +90,7 @@ def _read_grid(operator: Operator, x: Numbers, sides: tuple[int, ...]) -> Grid:
     stride = operator.pair(schema.STRIDES)
     dilations = schema.DILATIONS.get(operator.op)
     dilation = operator.pair(dilations) if dilations else (1, 1)
-    if operator.option(schema.PADDING) != schema.SAME:
+    if operator.padding != "SAME":
         return Grid(stride, dilation)
     (top, bottom), (left, right) = (
         same_pads(x.shape[1 + axis], (sides[axis] - 1) * dilation[axis] + 1, stride[axis]) for axis in (0, 1)
@@ -120,7 +120,7 @@ def _transposed_conv(
     target = _as_ints(sizes)[1:3]
     stride = operator.pair(schema.STRIDES)
     sides = kernel.shape[1:3]
-    is_same = operator.option(schema.PADDING) == schema.SAME
+    is_same = operator.padding == "SAME"
     cells_before = [
         same_pads(size, side, step)[0] if is_same else 0
         for size, side, step in zip(target, sides, stride, strict=True)

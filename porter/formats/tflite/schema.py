@@ -163,8 +163,8 @@ OPERATOR_CODES = {
 """The schema's BuiltinOperator by number, as far as vision models have them."""
 FLOAT32, FLOAT16, UINT8, INT8 = 0, 1, 3, 9
 """Some numbers of the schema's TensorType."""
-SAME = 0
-"""The number of SAME in the schema's Padding."""
+PADDINGS = {0: "SAME", 1: "VALID"}
+"""The schema's Padding by number."""
 ACTIVATIONS = {0: "", 1: "RELU", 2: "RELU_N1_TO_1", 3: "RELU6", 4: "TANH", 5: "SIGN_BIT"}
 """The schema's ActivationFunctionType by number."""
 ACTIVATION_FIELDS = by_name(

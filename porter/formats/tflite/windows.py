@@ -10,7 +10,6 @@ from porter.base.name_tables import by_name
 from porter.filegraph import tensorflow
 from porter.filegraph.dataflow import StoredTensor
 from porter.filegraph.file_graph import Stored, Unsupported
-from porter.filegraph.places import Items
 from porter.filegraph.tensorflow import pads_by_axis
 from porter.filegraph.tensors.tensor import Tensor
 from porter.formats.tflite import schema
@@ -20,7 +19,6 @@ from porter.graph.ops import LARGEST_FLOAT32
 from porter.padding import LOWEST, Convention, Window
 
 KERNELS = ("CONV_2D", "DEPTHWISE_CONV_2D")
-_PADDING_RULES = Items(("SAME", "VALID"))
 
 
 def expect_stored(kernel: Tensor, axes: int) -> StoredTensor:
@@ -51,7 +49,7 @@ def _read_window(node: Operator, sides: tuple[int, int]) -> tuple[Window, Conven
     """Return the window that an operator's options state, and its padding."""
     dilations = schema.DILATIONS.get(node.op)
     dilation = node.pair(dilations) if dilations else (1, 1)
-    rule: Literal["same", "valid"] = "same" if node.option(schema.PADDING) == schema.SAME else "valid"
+    rule: Literal["same", "valid"] = "same" if node.padding == "SAME" else "valid"
     return Window(sides, node.pair(schema.STRIDES), dilation), Convention(rule)
 
 
@@ -82,9 +80,7 @@ def _transposed_conv(
     if len(target) != 4 or len(x_sizes) != 4:
         raise Unsupported("to a size that is not stated")
     window, _ = _read_window(node, (kernel.shape[1], kernel.shape[2]))
-    pads = tensorflow.transposed_conv_cuts(
-        window, x_sizes[1:3], target[1:3], _PADDING_RULES[node.option(schema.PADDING)]
-    )
+    pads = tensorflow.transposed_conv_cuts(window, x_sizes[1:3], target[1:3], node.padding)
     tensors = _stored_tensors(kernel, bias, "IHWO")
     return x.apply_op(ops.ConvTranspose(kernel.shape[0], window, pads, bias="bias" in tensors), **tensors)
 

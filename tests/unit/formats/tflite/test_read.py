@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 import porter
-from porter.base.errors import FileError, UsageError
+from porter.base.errors import FileError, PorterError, UsageError
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tflite import schema
-from porter.formats.tflite.flatbuffer import root
+from porter.formats.tflite.flatbuffer import Field, root
 from porter.formats.tflite.model import read_model
 from porter.frameworks.numpy.engine import build_file
 from porter.graph import Softmax
@@ -176,6 +176,7 @@ def test_numbers_and_places_are_those_of_tensorflows_schema() -> None:
     assert activations == {
         getattr(theirs.ActivationFunctionType, name): name for name in activations.values()
     }
+    assert {getattr(theirs.Padding, name): name for name in schema.PADDINGS.values()} == schema.PADDINGS
     short = {
         "AVERAGE_POOL_2D": "Pool2DOptions",
         "MAX_POOL_2D": "Pool2DOptions",
@@ -335,19 +336,34 @@ def test_8_bit_weights_are_real_numbers_and_a_graph_of_whole_numbers_is_refused(
         read_checkpoint(file)
 
 
-@pytest.mark.parametrize("number", [-1, 6])
-def test_an_activation_that_the_schema_lacks_is_damage(number: int, tmp_path: Path) -> None:
-    source = tf.function(lambda image: tf.nn.relu(image + 1.0), [tf.TensorSpec((1, *SIZE, 3), tf.float32)])
+@pytest.mark.parametrize(
+    ("option", "field", "number"),
+    [
+        ("activation", schema.ACTIVATION_FIELDS["CONV_2D"], -1),
+        ("activation", schema.ACTIVATION_FIELDS["CONV_2D"], 6),
+        ("padding", schema.PADDING, -1),
+        ("padding", schema.PADDING, 2),
+    ],
+)
+def test_a_number_that_the_schema_lacks_is_refused(
+    option: str, field: Field, number: int, tmp_path: Path
+) -> None:
+    kernel = tf.ones((3, 3, 3, 4))
+
+    def compute(image: Any) -> Any:
+        return tf.nn.relu(tf.nn.conv2d(image, kernel, 1, "VALID"))
+
+    source = tf.function(compute, [tf.TensorSpec((1, *SIZE, 3), tf.float32)])
     file, data = tmp_path / "model.tflite", bytearray(converted(source))
     graph = root(bytes(data)).tables(schema.MODEL_GRAPHS, 1)[0]
     options = graph.tables(schema.GRAPH_OPERATORS, 1)[0].table(schema.OPERATOR_OPTIONS)
     assert options is not None
-    place = options._locate(schema.ACTIVATION_FIELDS["ADD"].place)
-    assert place is not None and schema.ACTIVATIONS[data[place]] == "RELU"
+    place = options._locate(field.place)
+    assert place is not None and data[place] == 1, "RELU, or VALID"
     data[place : place + 1] = number.to_bytes(1, signed=True)
     file.write_bytes(data)
-    with pytest.raises(FileError, match=f"the model is damaged: ADD states activation {number}, which"):
-        read_checkpoint(file)
+    with pytest.raises(PorterError, match=f"CONV_2D states {option} {number}, which"):
+        porter.convert(file, to="torch", out=tmp_path / "port")
 
 
 def test_sparse_weights_are_filled_with_zeros(tmp_path: Path) -> None:
