@@ -14,7 +14,7 @@ from porter.filegraph.layouts.views import Views
 from porter.filegraph.places import Items
 from porter.filegraph.value_names import NodeOutput
 from porter.graph import Rearrange
-from porter.graph.ops import AXES
+from porter.graph.ops import AXES, axis_letters
 
 
 @dataclass
@@ -238,7 +238,7 @@ class Layouts:
         shape = view.value.shape or ()
         if not self.views.has_channels(view, -1) or not view.value.is_array or None in shape[1:-1]:
             raise Unsupported("of axes that are no cells of channels")
-        letters = "abcdefgh"[: len(shape)]
+        letters = axis_letters(len(shape))
         rows, channels = " ".join(letters[:-1]), letters[-1]
         pattern = f"{' '.join(letters)} -> {channels} ({rows}) ()"
         cells = self.builder.add(name, Rearrange(pattern, True), view.value)

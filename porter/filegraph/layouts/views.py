@@ -38,11 +38,9 @@ from porter.graph import (
     Shape,
     Upsample,
 )
-from porter.graph.ops import AXES, MOST_AXES, Axis, Merge
+from porter.graph.ops import AXES, MOST_AXES, Axis, Merge, axis_letters
 from porter.padding import LARGEST
 
-_LETTERS = "abcdefgh"
-"""The axes of an array."""
 _MOST_COPIES = 64
 """The most copies of all channels beside each other: each is an input of a node, however short the file is.
 """
@@ -236,7 +234,7 @@ class Views:
         """
         if view.axes is None or value.shape is None:
             return self.own_view(value)
-        for axis in f"HW{_LETTERS}":
+        for axis in f"HW{axis_letters(MOST_AXES)}":
             if (view.value.node, axis) in self._open:
                 self._open[value.node, axis] = self._open[view.value.node, axis]
         if self.has_channels(view, -1):
@@ -469,7 +467,8 @@ def _axes_of(value: Value) -> Iterable[tuple[str, int | None]]:
     """Pair the letters of a value's axes, CHW of a map, C of features or abc... of an array, with their
     sizes.
     """
-    return zip(_LETTERS if value.is_array else "CHW", value.shape or (), strict=False)
+    shape = value.shape or ()
+    return zip(axis_letters(len(shape)) if value.is_array else "CHW", shape, strict=False)
 
 
 def _output_shape(op: Op, sizes: Sequence[Sequence[Dim]]) -> Sequence[Dim]:

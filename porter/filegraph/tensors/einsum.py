@@ -22,9 +22,8 @@ from porter.filegraph.tensors.products import multiply_matrices
 from porter.filegraph.tensors.reductions import reduce
 from porter.filegraph.value_names import NodeOutput
 from porter.filegraph.walk import Walk, part_of
-from porter.graph import (
-    Conv,
-)
+from porter.graph import Conv
+from porter.graph.ops import axis_letters
 from porter.padding import Convention, Window
 
 _MOST_SUMMED = 1024
@@ -155,7 +154,7 @@ def with_matrices(walk: Walk, node: OperatorNode, source: Source, matrices: Stor
     while shape[0] == 1:
         shape = shape[1:]
     count_of_places = max(rank - 2, 0)
-    places = "abcdefgh"[:count_of_places]  # letters of the value's axes before the last two
+    places = axis_letters(count_of_places)  # letters of the value's axes before the last two
     count_shared = len(shape) - 2  # of these axes, the matrices have the last ones
     shared = places[len(places) - count_shared :] if count_shared <= len(places) else ""
     # rows m and columns n of the product; k is summed
@@ -176,7 +175,7 @@ def matmul_stored(walk: Walk, node: OperatorNode, first: NodeOutput, source: Sou
         raise Unsupported("of a constant and a value")
     matrix = walk.flow.drop_equal_rows(matrix)
     shape = matrix.shape
-    places = "abcdefgh"[: rank - 2]
+    places = axis_letters(rank - 2)
     while len(shape) > 2 and shape[0] == 1:
         shape = shape[1:]
     # rows n and columns m of the product; k is summed
@@ -195,7 +194,7 @@ def bilinear(
         kernel: units×features×features.
     """
     tensor = walk.weights(kernel)
-    places = "abcdefgh"[: len(walk.sizes(sources[0]) or ()) - 1]
+    places = axis_letters(len(walk.sizes(sources[0]) or ()) - 1)
     vector = None if bias is None else walk.weights(bias)
     if tensor is None or not all(map(walk.is_value, sources)) or (bias is not None and vector is None):
         raise Unsupported("of a constant, or by matrices that are computed")
@@ -217,7 +216,7 @@ def multiply_along_axis(
     rank = view.rank
     if not rank or view.has_batch(position) or not walk.flow.reserve_bytes(matrix.nbytes):
         raise Unsupported("over the batch, or over too many cells")
-    value_axes = "abcdefgh"[:rank]
+    value_axes = axis_letters(rank)
     axis = value_axes[position_of(position, rank)]
     stored = walk.flow.store_computed(f"{node.name}:matrix", matrix)
     equation = Equation(value_axes, f"z{axis}", value_axes.replace(axis, "z"))  # z are the matrix's rows

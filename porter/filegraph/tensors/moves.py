@@ -21,7 +21,7 @@ from porter.filegraph.tensors.joins import join_views
 from porter.filegraph.tensors.parts import MOST_PARTS, flip
 from porter.filegraph.walk import Repeated, Walk
 from porter.graph import Rearrange, Upsample
-from porter.graph.ops import AXES
+from porter.graph.ops import AXES, axis_letters
 
 
 def reshape(walk: Walk, node: OperatorNode, source: Source, sizes: Sequence[Dim]) -> View:
@@ -196,7 +196,8 @@ def repeat_images(walk: Walk, node: OperatorNode, source: Source, times: int) ->
     if None in shape or not array.value.is_array or len(shape) != len(sizes) - 1:
         raise Unsupported("of images other than arrays of known size")
     # all numbers become channels: (a=3) (b=4) -> (a b) () ()
-    axes = {letter: f"({letter}={size})" for letter, size in zip("abcdefgh", shape, strict=False)}
+    letters = axis_letters(len(shape))
+    axes = {letter: f"({letter}={size})" for letter, size in zip(letters, shape, strict=False)}
     pattern = f"{' '.join(axes.values())} -> ({' '.join(axes)}) () ()"
     cell = walk.builder.add(f"{node.name}:cell", Rearrange(pattern, True), array.value)
     rows = walk.builder.add(node.name, Upsample(times, 1), cell)

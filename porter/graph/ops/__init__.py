@@ -133,5 +133,6 @@ from porter.graph.ops.arrays import (
     Rearrange,
     ReshapeStep,
     Tokens,
+    axis_letters,
 )
 from porter.graph.ops.resizing import AsLarge, CropLike, PadLike, Resize, ResizeLike

@@ -33,6 +33,11 @@ _GROUP = re.compile(r"\(([^()]*)\)|(\S+)")
 _PART = re.compile(r"([a-z]\w?)(?:=(\d{1,7}))?", re.ASCII)
 
 
+def axis_letters(rank: int) -> str:
+    """Return a letter for each axis of an array: `abc` for three. There are `MOST_AXES` of them."""
+    return "abcdefghij"[:rank]
+
+
 @dataclass(frozen=True)
 class Moves:
     """A `Rearrange` pattern, read.

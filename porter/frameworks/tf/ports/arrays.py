@@ -12,7 +12,7 @@ from porter.frameworks.tf.ports.layers import LAYERS
 from porter.frameworks.tf.ports.maker import KerasNode
 from porter.frameworks.tf.ports.statement import CallValue
 from porter.graph import Op, ops
-from porter.graph.ops import CHANNELS_LAST, PermuteStep
+from porter.graph.ops import CHANNELS_LAST, PermuteStep, axis_letters
 
 
 def _rearrange(node: KerasNode[ops.Rearrange]) -> CallValue:
@@ -136,7 +136,7 @@ def _times_array(node: KerasNode[Op], sizes: Sequence[int], value: CallValue) ->
         if size not in (1, own_size):
             value = node.step("wide", "repeat", value, size, axis=axis)
     # A letter for each axis behind the batch, which is z.
-    letters = "abcdefgh"[: len(sizes)]
+    letters = axis_letters(len(sizes))
     # An axis of one cell is not an axis of the weight; a weight of a single number keeps the last.
     weight_axes = [letter for letter, size in zip(letters, sizes, strict=True) if size != 1]
     letters_of_weight = "".join(weight_axes) or letters[-1]

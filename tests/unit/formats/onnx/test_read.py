@@ -195,6 +195,8 @@ CASES = {
     "channels shuffled": (
         "a = Reshape (x, grouped) b = Transpose <perm=[0, 2, 1, 3, 4]> (a) y = Reshape (b, image)"
     ),
+    "nine axes": "r = Reshape (x, nine) t = Transpose <perm=[0, 9, 8, 7, 6, 5, 4, 3, 2, 1]> (r) "
+    "s = Softmax <axis=3> (t) y = Transpose <perm=[0, 9, 8, 7, 6, 5, 4, 3, 2, 1]> (s)",
     "split and joined": "a, b = Split <axis=1, num_outputs=2> (x) y = Concat <axis=1> (b, a, x)",
     "sizes at run time": "s = Shape (x) n = Gather (s, first) u = Unsqueeze (n, first0) c = Concat <axis=0> "
     "(u, minus) "
@@ -299,6 +301,7 @@ NUMBERS: dict[str, Any] = {
     "gate": [0, 2, 3, 1, 1],
     "cell": [0, -1, 1, 1],
     "grouped": [0, 3, 2, 9, 11],
+    "nine": [0, 2, 1, 3, 1, 3, 1, 3, 1, 11],
     "thirds": [0, 3, -1],
     "six_rows": [0, 6, -1],
     "two_rows": [1, 1, 2, 1],
