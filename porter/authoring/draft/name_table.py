@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from string import ascii_lowercase
 
 from porter.base.errors import RecipeError
 from porter.recipe.expressions import fill_in
@@ -14,7 +15,6 @@ from porter.recipe.path_patterns import MAX_WILDCARDS, match_path
 _NUMBER = re.compile(r"\d+")
 # A letter after a number counts too: block2a, block2b.
 _COUNTED = re.compile(r"\d+|(?<=\d)[a-z](?=_|$)")
-_LETTERS = "abcdefghijklmnopqrstuvwxyz"
 MARK = "\0"
 _TOO_FEW_TO_COUNT = 3
 """A rule that counts layers has to name more than these."""
@@ -222,7 +222,7 @@ def _variables(paths: Sequence[str], numbers: Mapping[str, Sequence[int]]) -> li
 
 def _number_of(text: str) -> int:
     """Return a number of a name, which may be a letter: 2 for `b`."""
-    return _LETTERS.index(text) + 1 if text.isalpha() else int(text)
+    return ascii_lowercase.index(text) + 1 if text.isalpha() else int(text)
 
 
 def _expression(
@@ -247,7 +247,7 @@ def _expression(
         right = [path for path, path_offset in offsets.items() if path_offset == offset]
         if letter:
             # letters are indexed from 0, and counted from 1: {'abc'[s-1]}
-            letters = _LETTERS[: max(values.values())]
+            letters = ascii_lowercase[: max(values.values())]
             text = f"{{'{letters}'[{_plus(variable[1:-1], offset - 1)}]}}"
         else:
             text = f"{{{_plus(variable[1:-1], offset)}}}"
@@ -255,7 +255,7 @@ def _expression(
             best = text, right
     constant = [path for path, value in values.items() if value == most_common]
     if best is None or len(constant) > len(best[1]):
-        best = _LETTERS[most_common - 1] if letter else str(most_common), constant
+        best = ascii_lowercase[most_common - 1] if letter else str(most_common), constant
     return best
 
 
