@@ -6,7 +6,7 @@ Axes are places in the tensor as the file has it, from either end; they stay wit
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial, reduce
 from operator import add, mul
 
@@ -15,6 +15,7 @@ import numpy as np
 from porter.filegraph.dataflow import N
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.layouts.dims import Open
+from porter.filegraph.places import position_of
 from porter.filegraph.tensors import constants
 from porter.filegraph.tensors.along import Axes
 from porter.filegraph.tensors.parts import MOST_PARTS
@@ -38,6 +39,11 @@ def _elementwise(op: ops.Op) -> Function:
 cos, erf, exp, floor, log = map(_elementwise, (ops.Cos(), ops.Erf(), ops.Exp(), ops.Floor(), ops.Log()))
 relu, sigmoid, sin, softplus = map(_elementwise, (ops.Relu(), ops.Sigmoid(), ops.Sin(), ops.Softplus()))
 sqrt = _elementwise(ops.Sqrt())
+
+
+def rsqrt(x: Tensor) -> Tensor:
+    """Compute 1 / sqrt(x)."""
+    return x.apply_elementwise(ops.Sqrt(), ops.Reciprocal())
 
 
 def log_sigmoid(x: Tensor) -> Tensor:
@@ -362,6 +368,27 @@ def _multiply_cells(x: Tensor, axes: Axes, keep: bool) -> Tensor:
         cells = [result.cut({axis: slice(index, index + 1)}) for index in range(size)]
         result = reduce(mul, cells)
     return result if keep else result.without_axes(axes)
+
+
+def swap_axes(x: Tensor, first: int, second: int) -> Tensor:
+    """Exchange two axes."""
+    order = [*range(x.rank)]
+    first, second = position_of(first, len(order)), position_of(second, len(order))
+    order[first], order[second] = second, first
+    return x.transpose(order)
+
+
+def move_axes(x: Tensor, sources: Iterable[int], destinations: Iterable[int]) -> Tensor:
+    """Put some axes at other places, and all others between these in their order: a map N×C×H×W with axis 1
+    moved to 3 is N×H×W×C.
+    """
+    rank = x.rank
+    sources, destinations = ([position_of(axis, rank) for axis in axes] for axes in (sources, destinations))
+    order = [axis for axis in range(rank) if axis not in sources]
+    # Places ascend, so that an axis that is put in later moves none of those before it.
+    for position, axis in sorted(zip(destinations, sources, strict=True)):
+        order.insert(position, axis)
+    return x.transpose(order)
 
 
 def glu(x: Tensor, axis: int) -> Tensor:

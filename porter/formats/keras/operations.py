@@ -311,25 +311,8 @@ def _transpose(layer: KerasLayer, x: Tensor) -> Tensor:
 
 
 def _swap_axes(layer: KerasLayer, x: Tensor) -> Tensor:
-    """Return the value with two axes exchanged."""
-    order = [*range(x.rank)]
     (first,), (second,) = _axes(layer, x, "axis1"), _axes(layer, x, "axis2")
-    order[first], order[second] = order[second], order[first]
-    return x.transpose(order)
-
-
-def _move_axis(layer: KerasLayer, x: Tensor) -> Tensor:
-    """Return `x` with some axes moved as numpy.moveaxis moves them: each axis of `source` to its place in
-    `destination`, while all others keep their order.
-    """
-    sources, destinations = (
-        [range(x.rank)[axis] for axis in _axes(layer, x, name)] for name in ("source", "destination")
-    )
-    order = [axis for axis in range(x.rank) if axis not in sources]
-    # Places ascend, so that an axis that is put in later moves none of those before it.
-    for position, axis in sorted(zip(destinations, sources, strict=True)):
-        order.insert(position, axis)
-    return x.transpose(order)
+    return functions.swap_axes(x, first, second)
 
 
 def _take(layer: KerasLayer, x: Tensor, *further: Tensor) -> Tensor:
@@ -461,7 +444,9 @@ _READERS: Mapping[str, Reader] = by_name(
         "mean": _reduction_reader("mean"),
         "minimum": _operands_reader(minimum),
         "mod": _operands_reader(lambda x, other: functions.remainder(x, other, "floor")),
-        "moveaxis": _move_axis,
+        "moveaxis": lambda layer, x: functions.move_axes(
+            x, _axes(layer, x, "source"), _axes(layer, x, "destination")
+        ),
         "multiply": _operands_reader(operator.mul),
         "negative": lambda layer, x: -x,
         "norm": _norm,
@@ -476,7 +461,7 @@ _READERS: Mapping[str, Reader] = by_name(
         "rms_normalization": _rms_norm,
         "roll": _roll,
         "rot90": _rot90,
-        "rsqrt": lambda layer, x: x.apply_elementwise(ops.Sqrt(), ops.Reciprocal()),
+        "rsqrt": lambda layer, x: functions.rsqrt(x),
         "soft_shrink": lambda layer, x: functions.soft_shrink(
             x, number(layer.arguments.get("threshold", 0.5))
         ),

@@ -286,14 +286,6 @@ def _read_reshape(node: SymbolNode, x: Tensor) -> Tensor:
     return x.reshape(new_sizes)
 
 
-def _read_swap_axis(node: SymbolNode, x: Tensor) -> Tensor:
-    """Read SwapAxis, which exchanges two axes."""
-    order = [*range(x.rank)]
-    first, second = (node.attributes.count(name, 0) for name in ("dim1", "dim2"))
-    order[first], order[second] = order[second], order[first]
-    return x.transpose(order)
-
-
 def _read_reduce(node: SymbolNode, x: Tensor) -> Tensor:
     """Read a mean, a maximum, a minimum or a sum over the stated axes, or over all others."""
     stated = [position_of(axis, x.rank) for axis in node.attributes.counts("axis")]
@@ -423,7 +415,9 @@ _FUNCTIONS: Functions = by_name(
         "SliceChannel split": _read_split,
         "Pad pad": _read_pad,
         **dict.fromkeys(_REDUCTIONS, _read_reduce),
-        "SwapAxis swapaxes": _read_swap_axis,
+        "SwapAxis swapaxes": lambda node, x: functions.swap_axes(
+            x, node.attributes.count("dim1", 0), node.attributes.count("dim2", 0)
+        ),
         "Convolution": _read_conv,
         "Deconvolution": _read_deconv,
         "Pooling": _read_pool,
@@ -452,7 +446,6 @@ _FUNCTIONS: Functions = by_name(
         "clip": lambda node, x: x.clip(
             node.attributes.number("a_min", 0.0), node.attributes.number("a_max", 0.0)
         ),
-        "rsqrt": lambda node, x: x.apply_elementwise(ops.Sqrt(), ops.Reciprocal()),
         "slice_axis": _read_slice_axis,
         "transpose": lambda node, x: x.transpose(node.attributes.counts("axes")),
         "UpSampling": _read_upsampling,
@@ -462,6 +455,7 @@ _EXPRESSIONS: Mapping[str, Callable[..., Tensor]] = {
     **{name: functions.FUNCTIONS[name] for name in ("expm1", "log1p", "trunc")},
     "fix": functions.trunc,
     "negative": operator.neg,
+    "rsqrt": functions.rsqrt,
     "square": functions.square,
 }
 """The functions of the tensors alone."""

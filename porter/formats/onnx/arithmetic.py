@@ -20,7 +20,7 @@ from porter.filegraph.tensors.products import Product
 from porter.filegraph.tensors.several import matmul, matmul_stored, merge_all
 from porter.filegraph.tensors.tensor import Tensor
 from porter.formats.onnx.nodes import OnnxNode, Walk
-from porter.graph import Gelu, HardSigmoid, Reciprocal, Sqrt, Swish
+from porter.graph import Gelu, HardSigmoid, Swish
 
 _MEANS = "Squeeze", ("AveragePool", ("Pad", ("Reshape", ("Mul", "x", "x"))))
 """The pattern of what a LocalResponseNorm of torch.onnx divides by: each op, and behind it what it reads."""
@@ -142,7 +142,7 @@ def _read_layer_norm(
     normed = x.layer_norm(axes, epsilon, gamma=scale, beta=offset)
     if node.outputs == 1:
         return normed
-    one_over_deviation = (functions.variance(x, axes, True) + epsilon).apply_elementwise(Sqrt(), Reciprocal())
+    one_over_deviation = functions.rsqrt(functions.variance(x, axes, True) + epsilon)
     return [normed, x.mean(axes, True), one_over_deviation]
 
 

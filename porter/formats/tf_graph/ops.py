@@ -49,7 +49,6 @@ from porter.graph import (
     Sin,
     Softplus,
     Softsign,
-    Sqrt,
     Tanh,
 )
 
@@ -244,7 +243,7 @@ _EXPRESSIONS: Mapping[str, Callable[..., Tensor]] = {
     "Neg": operator.neg,
     "NotEqual": functions.not_equal,
     "OnesLike": functions.ones,
-    "Rsqrt": lambda x: x.apply_elementwise(Sqrt(), Reciprocal()),
+    "Rsqrt": functions.rsqrt,
     "Square": functions.square,
     "SquaredDifference": functions.squared_difference,
 }

@@ -249,7 +249,7 @@ _EXPRESSIONS: Mapping[str, Callable[..., Tensor]] = {
     "NEG": operator.neg,
     "NOT_EQUAL": functions.not_equal,
     "PRELU": lambda x, slopes: x.prelu(slopes),
-    "RSQRT": lambda x: x.apply_elementwise(ops.Sqrt(), ops.Reciprocal()),
+    "RSQRT": functions.rsqrt,
     "SQUARE": functions.square,
     "SQUARED_DIFFERENCE": functions.squared_difference,
 }

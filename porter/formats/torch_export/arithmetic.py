@@ -399,7 +399,7 @@ FUNCTIONS: Mapping[str, Function] = by_name(
             range(-len(normalized_shape), 0), eps, gamma=weight
         ),
         "rrelu": _rrelu,
-        "rsqrt": lambda x: x.apply_elementwise(ops.Sqrt(), ops.Reciprocal()),
+        "rsqrt": functions.rsqrt,
         "rsub": lambda x, other, alpha=1: _sub(other, x, alpha),
         "scaled_dot_product_attention": _Attention,
         "softplus": _softplus,

@@ -110,14 +110,6 @@ def _repeat_interleave(x: Tensor, repeats: Any, dim: int | None = None, output_s
     return x.repeat_images(repeats) if dim in (0, -x.rank) else x.interleave(dim, repeats)
 
 
-def _swap_axes(x: Tensor, first: int, second: int) -> Tensor:
-    """Return the value with two axes exchanged."""
-    order = [*range(x.rank)]
-    first, second = position_of(first, len(order)), position_of(second, len(order))
-    order[first], order[second] = order[second], order[first]
-    return x.transpose(order)
-
-
 def _narrow(x: Tensor, dim: int, start: Dim, length: Dim) -> Tensor:
     """Return so many cells from `start` on. A start below 0 counts from the end, as where the cells end."""
     # -2 and 2 cells are the last two, whose slice has no end.
@@ -147,19 +139,6 @@ def _piece_sizes(x: Tensor, axis: int, most_cells: Dim) -> list[int]:
     return [min(largest, size - start) for start in range(0, size, largest)]
 
 
-def _movedim(x: Tensor, source: Any, destination: Any) -> Tensor:
-    """Return the value with some axes at other places, and all others between these in their order: a map
-    N×C×H×W with axis 1 moved to 3 is N×H×W×C.
-    """
-    sources, destinations = (
-        [position_of(axis, x.rank) for axis in as_list(axes)] for axes in (source, destination)
-    )
-    unmoved_axes = iter(axis for axis in range(x.rank) if axis not in sources)
-    source_of = dict(zip(destinations, sources, strict=True))
-    order = [source_of[axis] if axis in source_of else next(unmoved_axes) for axis in range(x.rank)]
-    return x.transpose(order)
-
-
 VIEWS: Mapping[str, Function] = by_name(
     {
         **dict.fromkeys((*SAME, "to"), _pass_on),
@@ -172,17 +151,19 @@ VIEWS: Mapping[str, Function] = by_name(
         "expand": lambda x, size: x.expand(as_list(size)),
         "expand_as": lambda x, other: x.expand(other.sizes),
         "flatten": lambda x, start_dim=0, end_dim=-1: x.flatten(start_dim, end_dim),
-        "mT": lambda x: _swap_axes(x, -2, -1),
-        "movedim": _movedim,
+        "mT": lambda x: functions.swap_axes(x, -2, -1),
+        "movedim": lambda x, source, destination: functions.move_axes(
+            x, as_list(source), as_list(destination)
+        ),
         "narrow": _narrow,
         "permute": lambda x, dims: x.transpose(dims),
         "reshape": lambda x, shape: x.reshape(as_list(shape)),
         "select": lambda x, dim, index: x.cut({dim: int(index)}),
         "slice": lambda x, dim=0, start=None, end=None, step=None: x.cut({dim: slice(start, end, step)}),
         "squeeze": _squeeze,
-        "swapaxes": lambda x, axis0, axis1: _swap_axes(x, axis0, axis1),
+        "swapaxes": lambda x, axis0, axis1: functions.swap_axes(x, axis0, axis1),
         "numpy_T t": lambda x: x.transpose(range(x.rank)[::-1]),
-        "transpose": lambda x, dim0, dim1: _swap_axes(x, dim0, dim1),
+        "transpose": lambda x, dim0, dim1: functions.swap_axes(x, dim0, dim1),
         "unbind": lambda x, dim=0: x.split(dim, [1] * x.scope.node.outputs, keep=False),
         "unflatten": _unflatten,
         "unfold": lambda x, dimension, size, step: x.windows(dimension, fixed_sizes([size, step])),
