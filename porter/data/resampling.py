@@ -91,9 +91,9 @@ def _cubic_taps(size: int, target: int) -> tuple[NDArray[np.intp], NDArray[np.in
     a = np.float32(-0.75)
     one = np.float32(1)
     # the weights of the cells at distances 1 + x, x, 1 - x and 2 - x
-    second_before = ((a * (x + one) - 5 * a) * (x + one) + 8 * a) * (x + one) - 4 * a
-    before = ((a + 2) * x - (a + 3)) * x * x + one
-    after = ((a + 2) * (one - x) - (a + 3)) * (one - x) * (one - x) + one
+    second_before = _cubic_to_2(x + one, a)
+    before = _cubic_to_1(x, a)
+    after = _cubic_to_1(one - x, a)
     weights = np.stack([second_before, before, after, one - second_before - before - after])
     cells = first.astype(np.intp) + np.arange(-1, 3)[:, None]
     return np.clip(cells, 0, size - 1), np.rint(weights * np.float32(1 << _COEFFICIENT_BITS)).astype(np.int32)
@@ -197,9 +197,8 @@ def _tf_cubic_weights(size: int, target: int) -> _Weights:
     share = np.rint((position - first) * table_cells).astype(np.intp)
     # the kernel's table, for distances of 0 to 1 and of 1 to 2 cells
     x = np.arange(_TABLE_CELLS + 1) / _TABLE_CELLS
-    within_1 = (((a + 2) * x - (a + 3)) * x * x + 1).astype(np.float32)
-    x += 1
-    within_2 = (((a * x - 5 * a) * x + 8 * a) * x - 4 * a).astype(np.float32)
+    within_1 = _cubic_to_1(x, a).astype(np.float32)
+    within_2 = _cubic_to_2(x + 1, a).astype(np.float32)
     rest = _TABLE_CELLS - share
     weights = np.stack([within_2[share], within_1[share], within_1[rest], within_2[rest]])
     cells = first.astype(np.intp) + np.arange(-1, 3)[:, None]
@@ -372,14 +371,33 @@ def _keys_cubic(x: Floats) -> Floats:
     """Return the weight of a cell by Keys' cubic, at its distance in cells."""
     a = np.float32(-0.5)
     x = np.abs(x)
-    within_1 = _multiply_add(_multiply_add(a + 2, x, -(a + 3)) * x, x, np.float32(1))
-    within_2 = _multiply_add(_multiply_add(_multiply_add(a, x, -5 * a), x, 8 * a), x, -4 * a)
-    return np.where(x < 1, within_1, np.where(x < 2, within_2, np.float32(0)))
+    within_1 = _cubic_to_1(x, a, _multiply_add)
+    within_2 = _cubic_to_2(x, a, _multiply_add)
+    weights: Floats = np.where(x < 1, within_1, np.where(x < 2, within_2, np.float32(0)))
+    return weights
 
 
-def _multiply_add(first: Floats | np.float32, second: Floats, third: np.float32) -> Floats:
+def _multiply_add(first: Any, second: Any, third: Any) -> Floats:
     """Return first * second + third, rounded once."""
-    return (np.asarray(first, np.float64) * second + third).astype(np.float32)
+    rounded: Floats = (np.asarray(first, np.float64) * second + third).astype(np.float32)
+    return rounded
+
+
+def _multiply_then_add(first: Any, second: Any, third: Any) -> Any:
+    """Return first * second + third, rounded twice."""
+    return first * second + third
+
+
+def _cubic_to_1(x: Any, a: Any, multiply_add: Callable[..., Any] = _multiply_then_add) -> Any:
+    """Return the weight of a cell by Keys' cubic, at a distance of 0 to 1 cells, in the type of `x` and
+    `a`.
+    """
+    return multiply_add(multiply_add(a + 2, x, -(a + 3)) * x, x, 1)
+
+
+def _cubic_to_2(x: Any, a: Any, multiply_add: Callable[..., Any] = _multiply_then_add) -> Any:
+    """Return what `_cubic_to_1` returns, at a distance of 1 to 2 cells."""
+    return multiply_add(multiply_add(multiply_add(a, x, -5 * a), x, 8 * a), x, -4 * a)
 
 
 FUNCTIONS: Mapping[str, Callable[[Any, int, int], NDArray[Any]]] = {
