@@ -536,11 +536,13 @@ def _op(draw: st.DrawFn, kind: type[Op], shape: Shape) -> Op:
 
 
 def difference(found: Array, wanted: Array) -> float:
-    """The relative L2 distance of two arrays of one shape, which agree on where they are -inf; 0 where both
-    are zero.
+    """The relative L2 distance of two arrays of one shape, which agree on where they are -inf. It is infinite
+    where only one of the two is zero throughout, or `found` has numbers that are none.
     """
     assert found.shape == wanted.shape, f"expected {wanted.shape}, got {found.shape}"
     finite = np.isfinite(wanted)
     assert np.array_equal(found[~finite], wanted[~finite])
     distance, size = np.linalg.norm(found[finite] - wanted[finite]), np.linalg.norm(wanted[finite])
-    return float(distance / size) if distance else 0.0
+    if distance == 0.0:
+        return 0.0
+    return float(distance / size) if size and not np.isnan(distance) else math.inf

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 
+import numpy as np
 import pytest
 from hypothesis import find, given, settings
 
 from porter.graph import OPS, nonnegative_paths, shapes
 from porter.graph.record import from_record, to_record
-from tests.support.random_graphs import OF_ARRAYS, UNSHRUNK, Sample, samples
+from tests.support.random_graphs import OF_ARRAYS, UNSHRUNK, Sample, difference, samples
 
 # Ops whose sign depends on their inputs or attributes, often enough that a wrong claim shows.
 SIGNED = (
@@ -57,6 +59,12 @@ def test_shapes_signs_and_records_of_long_graphs(any_ops: Sample, of_arrays: Sam
 @given(samples(ops=SIGNED))
 def test_no_value_called_non_negative_is_less_than_zero(sample: Sample) -> None:
     check(sample)
+
+
+def test_a_difference_from_zeros_and_a_number_that_is_none_are_seen() -> None:
+    zeros, ones = np.zeros(3), np.ones(3)
+    assert difference(zeros, zeros) == 0.0 and difference(2 * ones, ones) == 1.0
+    assert difference(1e-30 * ones, zeros) == difference(np.full(3, np.nan), ones) == math.inf
 
 
 @pytest.mark.full
