@@ -206,14 +206,15 @@ def test_modules_give_the_blocks_and_stages_repeat_them(tmp_path: Path) -> None:
     assert '"stages{s}/blocks{b}/conv{c}/bn/norm": "stages.{s}.blocks.{b}.conv{c}.bn"' in draft.text
 
 
-def test_layers_that_a_framework_numbers_are_in_blocks_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("norm", ["batch_normalization", "layer_normalization"])
+def test_layers_that_a_framework_numbers_are_in_blocks_too(norm: str, tmp_path: Path) -> None:
     """Without a name that says more than the layer's kind, the graph's form gives the blocks, and the names
     count.
     """
     graph, _ = residual_blocks()
     kinds = {
         Conv: "conv2d",
-        BatchNorm: "batch_normalization",
+        BatchNorm: norm,
         Relu: "activation",
         Add: "add",
         GlobalAvgPool: "pool",
@@ -224,7 +225,7 @@ def test_layers_that_a_framework_numbers_are_in_blocks_too(tmp_path: Path) -> No
         number = sum(type(graph.by_path[path].op) is type(node.op) for path in names)
         names[node.path] = f"{kinds[type(node.op)]}_{number}" if number else kinds[type(node.op)]
     draft, _ = read_back(graph, names, tmp_path, (32, 32))
-    assert len(draft.text.splitlines()) < 70, draft.text
+    assert len(draft.text.splitlines()) < 70 and {*draft.blocks} == {"conv_norm_relu", "block"}, draft.text
 
 
 def test_a_convolution_as_head_becomes_the_dense_layer_that_a_recipe_ends_in() -> None:

@@ -198,10 +198,16 @@ def test_names_of_a_third_framework_are_not_taken_for_tensorflows() -> None:
         list_layers(checkpoint(residual(), "caffe", "caffe"))
 
 
-def test_an_activation_is_called_after_the_norm_that_it_follows() -> None:
-    shapes = {"conv2d_1/kernel": (3, 3, 3, 8), **keras_norm("batch_normalization_1", 8)}
+@pytest.mark.parametrize(
+    ("norm", "activation"),
+    [("batch_normalization_1", "relu_1"), ("layer_normalization_1", "layer_relu_1"), ("norm_1", "relu_1")],
+)
+def test_an_activation_is_called_after_the_norm_that_it_follows(norm: str, activation: str) -> None:
+    shapes = {"conv2d_1/kernel": (3, 3, 3, 8), **keras_norm(norm, 8)}
+    if norm.startswith("layer"):
+        shapes = {name: shape for name, shape in shapes.items() if "moving" not in name}
     listed = list_layers(checkpoint(shapes, "keras-h5", "tf"))
-    assert "relu_1" in chain_layers(listed).names.values()
+    assert activation in chain_layers(listed).names.values()
 
 
 def test_a_flattened_map_fixes_the_input() -> None:
