@@ -126,7 +126,7 @@ def _measure(
     """
     options = Options.of(asked)
     process = this_process()
-    _expect_together(asked, options.run, process, folders)
+    _expect_options_agree(asked, options.run, process, folders)
     data = Path(asked.data)
     recipes = path_of(asked.recipes)
     with join_run(process) as gather:
@@ -228,7 +228,9 @@ def _count_parameters(port: StoredPort) -> int:
     )
 
 
-def _expect_together(asked: MeasuringOptions, run: Run, process: Process, folders: Sequence[AnyPath]) -> None:
+def _expect_options_agree(
+    asked: MeasuringOptions, run: Run, process: Process, folders: Sequence[AnyPath]
+) -> None:
     """Refuse options that contradict each other or are out of their range, and those that need other ports or
     another number of processes than there are.
 

@@ -121,7 +121,7 @@ def fill_class(asked: ConvertOptions) -> Filling:
             own tensors again then, and nothing is written.
         PorterError: as `convert`.
     """
-    _expect_together(asked)
+    _refuse_options_of_ports(asked)
     wanted = read_asked(asked)
     model = own_model(asked.into)
     name = name_of(model)
@@ -144,7 +144,7 @@ def fill_class(asked: ConvertOptions) -> Filling:
 fill = takes(ConvertOptions)(fill_class)
 
 
-def _expect_together(asked: ConvertOptions) -> None:
+def _refuse_options_of_ports(asked: ConvertOptions) -> None:
     """Refuse options of a port's own files, which a class of the user's has not."""
     for name in (
         "to",
