@@ -24,7 +24,7 @@ from porter.filegraph.value_names import NodeOutput
 from porter.graph import MOST_CONSTANTS
 from porter.graph.walks import downstream, in_order
 
-Operand = NodeOutput | float
+SourceOrNumber = NodeOutput | float
 """What a node reads: a value, or a number that it states itself."""
 
 MOST_OF_SIZES = 1 << 18
@@ -130,7 +130,7 @@ class Dataflow(Generic[N]):
     is_cast: Callable[[N], bool] = lambda node: False
     reshapes: Collection[str] = ()
     budget: int = 0
-    operands: Callable[[N], Sequence[Operand]] = lambda node: node.inputs
+    operands: Callable[[N], Sequence[SourceOrNumber]] = lambda node: node.inputs
     computed: dict[NodeOutput, Numbers] = field(default_factory=dict)
     evaluated: dict[str, Numbers] = field(default_factory=dict)
     refused: set[str] = field(default_factory=set)
@@ -230,7 +230,7 @@ class Dataflow(Generic[N]):
         is_stored = self.constants.declared(node_name) is not None
         return self._stored_array(source) if is_stored else self.computed.get(source)
 
-    def number(self, source: Operand) -> float | None:
+    def number(self, source: SourceOrNumber) -> float | None:
         """Return a constant that is a single number; None for others."""
         if isinstance(source, float):
             return source

@@ -45,7 +45,7 @@ class Piece(NamedTuple):
 REPEATED = "R"
 """The axis of a piece that repeats numbers."""
 OF_UNKNOWN_SHAPE = "of a value of unknown shape"
-Axes = tuple[tuple[Piece, ...], ...]
+AxisPieces = tuple[tuple[Piece, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class View:
     """
 
     value: Value
-    axes: Axes | None
+    axes: AxisPieces | None
 
     @property
     def sizes(self) -> tuple[Dim, ...] | None:
@@ -66,7 +66,7 @@ class View:
         return None if self.axes is None else self.known_sizes
 
     @property
-    def known_axes(self) -> Axes:
+    def known_axes(self) -> AxisPieces:
         """The axes. Raises Unsupported for a value of unknown shape."""
         if self.axes is None:
             raise Unsupported(OF_UNKNOWN_SHAPE)
@@ -319,7 +319,7 @@ def _axis_of_only(sizes: Sequence[Dim], before: Dim) -> int:
     return position - 1 if position > 0 and is_head_of_channels else position
 
 
-def _split_pieces(pieces: Iterable[Piece], sizes: Iterable[Dim]) -> Axes | None:
+def _split_pieces(pieces: Iterable[Piece], sizes: Iterable[Dim]) -> AxisPieces | None:
     """Return axes of these sizes over the pieces, which are given outermost first; None if a piece cannot be
     split so.
     """
@@ -353,7 +353,7 @@ def _split_piece(piece: Piece, size: Dim) -> Sequence[Piece]:
     return Piece(piece.axis, size, piece.stride * inner_size), Piece(piece.axis, inner_size, piece.stride)
 
 
-def join_pieces(axes: Iterable[Iterable[Piece]]) -> Axes:
+def join_pieces(axes: Iterable[Iterable[Piece]]) -> AxisPieces:
     """Return the axes in the one form by which views are compared: pieces that follow each other in the value
     are one piece, and pieces of one step are left out.
     """

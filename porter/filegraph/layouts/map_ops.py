@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from porter.filegraph.layouts.axes import REPEATED, Axes, Piece
+from porter.filegraph.layouts.axes import REPEATED, AxisPieces, Piece
 from porter.filegraph.layouts.dims import Dim, Open, quotient, ratio
 from porter.graph import ChannelShuffle, DepthToSpace, Op, SpaceToDepth, Upsample
 from porter.graph.ops import Order
@@ -15,7 +15,7 @@ _Parts = tuple[tuple[Piece, ...], tuple[Piece, ...], tuple[Piece, ...]]
 """The pieces of rows, of columns and of channels."""
 
 
-def map_ops(order: Order, whole: Sequence[Piece], axes: Axes) -> Iterator[OpAndAxes]:
+def map_ops(order: Order, whole: Sequence[Piece], axes: AxisPieces) -> Iterator[OpAndAxes]:
     """Yield ops from a map to a map, each with the axes that it gives: an upsampling, a channel shuffle, and
     moves of blocks of cells from or to the channels, with the factors that the axes suggest. The caller takes
     the op whose axes are the tensor's.

@@ -44,7 +44,7 @@ from porter.padding import LARGEST
 _MOST_COPIES = 64
 """The most copies of all channels beside each other: each is an input of a node, however short the file is.
 """
-Names = tuple[Literal["batch"] | Axis, ...]
+AxisNames = tuple[Literal["batch"] | Axis, ...]
 """The name of each axis of a tensor that is a map or features."""
 
 
@@ -126,7 +126,7 @@ class Views:
         """
         return self.lacks_batch or any(piece.axis != "N" for piece in axis)
 
-    def layout(self, rank: int = 4) -> Names:
+    def layout(self, rank: int = 4) -> AxisNames:
         """Return the names of the axes in the file's own layout: of a map, which has rank 4, or of
         features.
         """
@@ -138,7 +138,7 @@ class Views:
         """The position of the channels in the file's own layout, of maps and of features."""
         return -1 if self.builder.order == "HWC" else 1
 
-    def axis_names(self, view: View) -> Names | None:
+    def axis_names(self, view: View) -> AxisNames | None:
         """Return the name of each axis of the tensor, such as batch, channels, rows, columns; None if it is
         no map and no features whose axes are only transposed. A value of unknown shape is taken for a map.
         """
@@ -149,7 +149,7 @@ class Views:
         orders = permutations(self.layout(len(view.axes)))
         return next((order for order in orders if self._is_in_order(view, order)), None)
 
-    def in_axis_order(self, value: Value, names: Names) -> View:
+    def in_axis_order(self, value: Value, names: AxisNames) -> View:
         """Return the view of the value with its axes in this order.
 
         Raises:
@@ -163,11 +163,11 @@ class Views:
             raise Unsupported("of other axes")
         return View(value, tuple(layout_axes[layout.index(name)] for name in names))
 
-    def _is_in_order(self, view: View, names: Names) -> bool:
+    def _is_in_order(self, view: View, names: AxisNames) -> bool:
         """Return whether a tensor has the axes of its value in this order."""
         return none_if_unsupported(lambda: self.in_axis_order(view.value, names)) == view
 
-    def common_axis_names(self, views: Collection[View]) -> Names | None:
+    def common_axis_names(self, views: Collection[View]) -> AxisNames | None:
         """Return the name of each axis (`axis_names`) that all these tensors have; None if their axes differ,
         or an axis of them has no name.
         """

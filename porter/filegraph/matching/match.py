@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.filegraph.dataflow import Dataflow, Operand, OperatorNode, StoredTensor
+from porter.filegraph.dataflow import Dataflow, OperatorNode, SourceOrNumber, StoredTensor
 
 Captures = Mapping[str, Any]
 """What the captures of a pattern are bound to: `{"x": ("conv1", 0), "$epsilon": 0.001}`."""
@@ -32,7 +32,7 @@ def match(flow: Dataflow[Any], node: OperatorNode, pattern: OpPattern) -> Captur
 
 
 def _matches(
-    flow: Dataflow[Any], source: Operand, pattern: OpPattern, captures: Captures
+    flow: Dataflow[Any], source: SourceOrNumber, pattern: OpPattern, captures: Captures
 ) -> Iterator[Captures]:
     """Yield the captures with which a pattern matches what a source is computed by, added to `captures`,
     those of the pattern's parts so far; nothing if it does not match.
@@ -59,7 +59,7 @@ def _matches(
 
 
 def _match_number(
-    flow: Dataflow[Any], source: Operand, wanted: float, captures: Captures
+    flow: Dataflow[Any], source: SourceOrNumber, wanted: float, captures: Captures
 ) -> Iterator[Captures]:
     """Yield the captures if the source is a number that is the same as `wanted` in float32, in which a file
     may store it. If it differs in float64, `exact` among the captures has `wanted` by the name of the
@@ -75,7 +75,7 @@ def _match_number(
 
 
 def _match_all(
-    flow: Dataflow[Any], operands: Sequence[Operand], patterns: list[OpPattern], captures: Captures
+    flow: Dataflow[Any], operands: Sequence[SourceOrNumber], patterns: list[OpPattern], captures: Captures
 ) -> Iterator[Captures]:
     """Yield the captures with which the first pattern matches the first operand, the second the second, and
     so on. Operands beyond the last pattern may be anything.
@@ -87,7 +87,7 @@ def _match_all(
         yield from _match_all(flow, operands[1:], patterns[1:], captures_of_first)
 
 
-def _bind_capture(flow: Dataflow[Any], source: Operand, capture: str) -> Any:
+def _bind_capture(flow: Dataflow[Any], source: SourceOrNumber, capture: str) -> Any:
     """Return what a capture is bound to: a number (`$`), integers (`#`), the source of a value (`x`) or a
     stored vector in the shape in which it is read; None if the source is no such thing.
     """

@@ -17,7 +17,7 @@ from porter.filegraph.places import position_of
 from porter.filegraph.walk import Walk
 from porter.graph import Op
 
-Axes = Collection[int]
+Positions = Collection[int]
 """Places of axes in the tensor as the file has it, from either end."""
 
 
@@ -43,7 +43,7 @@ class TensorLayer(NamedTuple):
         return self._replace(tensors=tensors)
 
 
-def apply_along(walk: Walk, node: OperatorNode, source: Source, axes: Axes, layer: TensorLayer) -> View:
+def apply_along(walk: Walk, node: OperatorNode, source: Source, axes: Positions, layer: TensorLayer) -> View:
     """Add a layer whose channels are these axes of the tensor, wherever they stand, and return its view. The
     last axis is taken as it is, also the channels of a map; other axes are moved to the end, joined, and
     moved back.

@@ -17,7 +17,7 @@ from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.layouts.dims import Open
 from porter.filegraph.places import position_of
 from porter.filegraph.tensors import constants
-from porter.filegraph.tensors.along import Axes
+from porter.filegraph.tensors.along import Positions
 from porter.filegraph.tensors.parts import MOST_PARTS
 from porter.filegraph.tensors.several import maximum
 from porter.filegraph.tensors.tensor import (
@@ -28,10 +28,10 @@ from porter.filegraph.tensors.tensor import (
 )
 from porter.graph import ops
 
-Function = Callable[[Tensor], Tensor]
+TensorFunction = Callable[[Tensor], Tensor]
 
 
-def _elementwise(op: ops.Op) -> Function:
+def _elementwise(op: ops.Op) -> TensorFunction:
     """Make the function of a tensor that applies an op to each number: `relu(x)`."""
     return lambda x: x.apply_elementwise(op)
 
@@ -67,7 +67,7 @@ def asinh(x: Tensor) -> Tensor:
     return _log_with_root(abs(x), 1.0) * (2.0 * (x >= 0.0) - 1.0)
 
 
-FUNCTIONS: Mapping[str, Function] = {
+FUNCTIONS: Mapping[str, TensorFunction] = {
     "acosh": lambda x: _log_with_root(x, -1.0),
     "asinh": asinh,
     "atanh": lambda x: 0.5 * log(1.0 + x) - 0.5 * log(1.0 - x),
@@ -286,7 +286,7 @@ def _select_by_stored(test: Tensor, first: Tensor, second: Tensor) -> Tensor:
 # Along axes.
 
 
-def log_sum_exp(x: Tensor, axes: Axes, keep: bool = False) -> Tensor:
+def log_sum_exp(x: Tensor, axes: Positions, keep: bool = False) -> Tensor:
     """Compute the logarithm of the sum of exp(x) along axes. The largest number is subtracted before exp,
     which could overflow, and added behind the logarithm.
     """
@@ -295,7 +295,7 @@ def log_sum_exp(x: Tensor, axes: Axes, keep: bool = False) -> Tensor:
     return total if keep else total.without_axes(axes)
 
 
-def norm(x: Tensor, order: float, axes: Axes, keep: bool = False) -> Tensor:
+def norm(x: Tensor, order: float, axes: Positions, keep: bool = False) -> Tensor:
     """Compute the norm of an order along axes: for 1 the sum of sizes, for infinity the largest size, for
     others the root of a sum of powers. Raises Unsupported for other orders of 0 and below.
     """
@@ -310,29 +310,29 @@ def norm(x: Tensor, order: float, axes: Axes, keep: bool = False) -> Tensor:
     return abs(x).apply_elementwise(ops.Power(order)).sum(axes, keep).apply_elementwise(ops.Power(1 / order))
 
 
-def divide_by_norm(x: Tensor, order: float, axes: Axes, least: float) -> Tensor:
+def divide_by_norm(x: Tensor, order: float, axes: Positions, least: float) -> Tensor:
     """Divide a value by its norm along axes, or by `least` if the norm is smaller."""
     return x / norm(x, order, axes, True).clip(least, math.inf)
 
 
-def divide_by_root_of_squares(x: Tensor, axes: Axes, added: float) -> Tensor:
+def divide_by_root_of_squares(x: Tensor, axes: Positions, added: float) -> Tensor:
     """Divide a value by the root of its sum of squares along axes and a small number (`added`)."""
     return x / sqrt(square(x).sum(axes, True) + added)
 
 
-def divide_by_deviation(x: Tensor, axes: Axes, added: float) -> Tensor:
+def divide_by_deviation(x: Tensor, axes: Positions, added: float) -> Tensor:
     """Subtract the mean along axes, and divide by the standard deviation and a small number (`added`)."""
     centred = x - x.mean(axes, True)
     return centred / (sqrt(square(centred).mean(axes, True)) + added)
 
 
-def cosine_similarity(x: Tensor, other: Tensor, axes: Axes, least: float) -> Tensor:
+def cosine_similarity(x: Tensor, other: Tensor, axes: Positions, least: float) -> Tensor:
     """Sum the products of two values along axes, and divide by their norms, which are not below `least`."""
     x_norm, other_norm = (norm(each, 2, axes).clip(least, math.inf) for each in (x, other))
     return (x * other).sum(axes) / x_norm / other_norm
 
 
-def variance(x: Tensor, axes: Axes, keep: bool, less: float = 0.0) -> Tensor:
+def variance(x: Tensor, axes: Positions, keep: bool, less: float = 0.0) -> Tensor:
     """Compute the mean squared difference from the mean along axes. The sum of squares is divided by the
     number of cells less `less`, which is 1 for the unbiased variance.
     """
@@ -344,7 +344,7 @@ def variance(x: Tensor, axes: Axes, keep: bool, less: float = 0.0) -> Tensor:
     return count / (count - less) * biased if less else biased
 
 
-def prod(x: Tensor, axes: Axes, keep: bool = False) -> Tensor:
+def prod(x: Tensor, axes: Positions, keep: bool = False) -> Tensor:
     """Multiply the numbers along axes. Those of a value have few cells, since each is an operand of its
     own.
     """
@@ -356,7 +356,7 @@ def prod(x: Tensor, axes: Axes, keep: bool = False) -> Tensor:
     )
 
 
-def _multiply_cells(x: Tensor, axes: Axes, keep: bool) -> Tensor:
+def _multiply_cells(x: Tensor, axes: Positions, keep: bool) -> Tensor:
     """Multiply the cells along axes, one by one. Raises Unsupported for an axis of open size or of too many
     cells.
     """

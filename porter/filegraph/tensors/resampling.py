@@ -18,7 +18,7 @@ from porter.filegraph.file_graph import Unsupported, none_if_unsupported
 from porter.filegraph.layer_values import Value
 from porter.filegraph.layouts.axes import Source, View
 from porter.filegraph.layouts.dims import Dim, Open, Undecided, ratio, sizes_text
-from porter.filegraph.layouts.views import Names
+from porter.filegraph.layouts.views import AxisNames
 from porter.filegraph.walk import Walk
 from porter.graph import AdaptiveAvgPool, AdaptiveMaxPool, CropLike, Op, PadLike, Resize, ResizeLike, Upsample
 from porter.graph.adaptive import common_size_and_step, windows
@@ -108,7 +108,7 @@ def resize(
     return walk.views.in_axis_order(resized, names)
 
 
-def _map_of(walk: Walk, source: Source) -> tuple[View, Names]:
+def _map_of(walk: Walk, source: Source) -> tuple[View, AxisNames]:
     """Return the view of a value as a map, and the name of each of the view's axes.
 
     Raises:

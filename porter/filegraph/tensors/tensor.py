@@ -37,7 +37,7 @@ from porter.filegraph.tensors import (
     reductions,
     resampling,
 )
-from porter.filegraph.tensors.along import Axes, TensorLayer, apply_along
+from porter.filegraph.tensors.along import Positions, TensorLayer, apply_along
 from porter.filegraph.tensors.norms import NormLayer, NormOp
 from porter.filegraph.value_names import NodeOutput
 from porter.filegraph.walk import COMPUTED, Read, Walk, apply_elementwise, expect_known, part_of
@@ -352,16 +352,16 @@ class Tensor:
     softmax = _operation(reductions.softmax, constants.softmax)
     cumsum = _operation(einsums.running_sums, constants.cumsum)
 
-    def sum(self, axes: Axes, keep: bool = False) -> Tensor:
+    def sum(self, axes: Positions, keep: bool = False) -> Tensor:
         return self.reduce("sum", axes, keep)
 
-    def mean(self, axes: Axes, keep: bool = False) -> Tensor:
+    def mean(self, axes: Positions, keep: bool = False) -> Tensor:
         return self.reduce("mean", axes, keep)
 
-    def max(self, axes: Axes, keep: bool = False) -> Tensor:
+    def max(self, axes: Positions, keep: bool = False) -> Tensor:
         return self.reduce("max", axes, keep)
 
-    def min(self, axes: Axes, keep: bool = False) -> Tensor:
+    def min(self, axes: Positions, keep: bool = False) -> Tensor:
         return self.reduce("min", axes, keep)
 
     # The axes themselves.
@@ -412,7 +412,7 @@ class Tensor:
             raise Unsupported(f"of {sizes_text([size])} cells into {count} parts")
         return self.split(axis, [size // count] * count, keep)
 
-    def without_axes(self, axes: Axes) -> Tensor:
+    def without_axes(self, axes: Positions) -> Tensor:
         """Remove axes that have one cell. Raises Unsupported if one of them has more."""
         return compute_or_derive(
             "squeezed",
@@ -445,7 +445,7 @@ class Tensor:
             op.name, lambda node: self.walk.builder.add(node.name, op, self.value, tensors=tensors)
         )
 
-    def normed_groups(self, axes: Axes) -> int | None:
+    def normed_groups(self, axes: Positions) -> int | None:
         """Return how many groups of channels a norm of a map over these axes has, if it is a group norm;
         otherwise None.
         """
@@ -465,7 +465,7 @@ class Tensor:
         )
 
     def apply_along(
-        self, axes: Axes, op: Op, tensors: Mapping[str, Stored] | None = None, of_map: bool = False
+        self, axes: Positions, op: Op, tensors: Mapping[str, Stored] | None = None, of_map: bool = False
     ) -> Tensor:
         """Apply an op to each cell of a tensor, where these axes together are the channels, in their order in
         the tensor.
@@ -480,11 +480,11 @@ class Tensor:
         """Normalise by stored vectors. `momentum` is as in torch, and 0 where the file does not state it."""
         return self._norm(norms.batch_norm, ops.BatchNorm(epsilon, momentum), tensors)
 
-    def layer_norm(self, axes: Axes, epsilon: float, **tensors: Tensor | None) -> Tensor:
+    def layer_norm(self, axes: Positions, epsilon: float, **tensors: Tensor | None) -> Tensor:
         """Normalise over the last axes, by stored tensors with these axes."""
         return self._norm(norms.norm_last_axes, ops.LayerNorm(epsilon), tensors, axes)
 
-    def rms_norm(self, axes: Axes, epsilon: float, gamma: Tensor | None = None) -> Tensor:
+    def rms_norm(self, axes: Positions, epsilon: float, gamma: Tensor | None = None) -> Tensor:
         """Divide by the root mean square over the last axes, and multiply by `gamma` if it is given."""
         return self._norm(norms.norm_last_axes, ops.RmsNorm(epsilon), {"gamma": gamma}, axes)
 
@@ -500,7 +500,7 @@ class Tensor:
         return self._norm(norms.instance_norm, ops.GroupNorm(groups, epsilon), tensors)
 
     def _norm(
-        self, add: Callable[..., View], op: NormOp, tensors: Mapping[str, Tensor | None], *axes: Axes
+        self, add: Callable[..., View], op: NormOp, tensors: Mapping[str, Tensor | None], *axes: Positions
     ) -> Tensor:
         """Add a norm by a function of porter.filegraph.tensors.norms. Tensors that are None are left out."""
         stored = {role: tensor.reference for role, tensor in tensors.items() if tensor is not None}

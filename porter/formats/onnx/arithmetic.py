@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from porter.base.name_tables import by_name
-from porter.filegraph.dataflow import Operand
+from porter.filegraph.dataflow import SourceOrNumber
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.layer_values import Value
 from porter.filegraph.matching.norms import match_response_norm
@@ -40,7 +40,7 @@ def kind_of(node: OnnxNode) -> str:
     return "Add" if node.op == "Sum" and len(node.inputs) == 2 else node.op
 
 
-def operands(node: OnnxNode) -> Sequence[Operand]:
+def operands(node: OnnxNode) -> Sequence[SourceOrNumber]:
     """Return a node's inputs, and behind them the numbers that it has as attributes where newer operators
     have inputs, so that porter's patterns match both.
     """

@@ -13,7 +13,7 @@ from porter.filegraph.layouts.dims import BATCH, PLACE, Open, fixed_sizes, produ
 from porter.filegraph.places import position_of
 from porter.filegraph.readers import Functions, elementwise_reader, tensor_reader
 from porter.filegraph.tensors import functions
-from porter.filegraph.tensors.along import Axes
+from porter.filegraph.tensors.along import Positions
 from porter.filegraph.tensors.constants import full
 from porter.filegraph.tensors.reductions import Reduction
 from porter.filegraph.tensors.several import concat, einsum, maximum
@@ -117,7 +117,7 @@ def _read_reduce(node: OnnxNode, x: Tensor, axes: Tensor | None = None) -> Tenso
     return _REDUCTIONS[node.op](x, reduced_axes or range(len(x.sizes)), keep_axes)
 
 
-_REDUCTIONS: Mapping[str, Callable[[Tensor, Axes, bool], Tensor]] = {
+_REDUCTIONS: Mapping[str, Callable[[Tensor, Positions, bool], Tensor]] = {
     "ReduceL1": lambda x, axes, keep: abs(x).sum(axes, keep),
     "ReduceL2": lambda x, axes, keep: x.reduce("norm", axes, keep),
     "ReduceLogSum": lambda x, axes, keep: functions.log(x.sum(axes, keep)),

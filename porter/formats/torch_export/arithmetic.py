@@ -24,7 +24,7 @@ from porter.filegraph.tensors.tensor import Scope, Tensor
 from porter.filegraph.value_names import NodeOutput
 from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.program_sizes import whole_numbers
-from porter.formats.torch_export.reading import Call, Function
+from porter.formats.torch_export.reading import AtenFunction, Call
 from porter.graph import ops
 
 _MOST_MOVES = 8
@@ -341,7 +341,7 @@ _OTHER_NAMES = {
 }
 
 
-FUNCTIONS: Mapping[str, Function] = by_name(
+FUNCTIONS: Mapping[str, AtenFunction] = by_name(
     {
         **functions.FUNCTIONS,
         **{name: functions.FUNCTIONS[kind] for name, kind in _OTHER_NAMES.items()},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from porter.filegraph.dataflow import Operand
+from porter.filegraph.dataflow import SourceOrNumber
 from porter.formats.torch_export.nodes import AtenNode
 
 KINDS = {
@@ -62,7 +62,7 @@ def kind_of(node: AtenNode) -> str:
     return KINDS.get(node.op, node.op) if is_plain else node.op
 
 
-def operands(node: AtenNode) -> Sequence[Operand]:
+def operands(node: AtenNode) -> Sequence[SourceOrNumber]:
     """Return a node's inputs, and the axis of a mean over one behind them, which porter's patterns
     look at.
     """

@@ -17,7 +17,7 @@ from porter.filegraph.tensors.several import concat, stack
 from porter.filegraph.tensors.tensor import Scope, Tensor
 from porter.filegraph.walk import Zeros, leave_out
 from porter.formats.torch_export.constants import COPIES, REALS, SAME, cast, take_indexed, type_name
-from porter.formats.torch_export.reading import Function, as_list
+from porter.formats.torch_export.reading import AtenFunction, as_list
 
 DROPOUTS: Mapping[str, str] = {
     "dropout": "Dropout",
@@ -139,7 +139,7 @@ def _piece_sizes(x: Tensor, axis: int, most_cells: Dim) -> list[int]:
     return [min(largest, size - start) for start in range(0, size, largest)]
 
 
-VIEWS: Mapping[str, Function] = by_name(
+VIEWS: Mapping[str, AtenFunction] = by_name(
     {
         **dict.fromkeys((*SAME, "to"), _pass_on),
         **dict.fromkeys(DROPOUTS, _dropout),
@@ -171,7 +171,7 @@ VIEWS: Mapping[str, Function] = by_name(
     }
 )
 """Ops whose values may be the memory of what they take."""
-FUNCTIONS: Mapping[str, Function] = by_name(
+FUNCTIONS: Mapping[str, AtenFunction] = by_name(
     {
         **VIEWS,
         **dict.fromkeys((*COPIES, "_to_copy"), _pass_on),

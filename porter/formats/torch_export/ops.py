@@ -9,10 +9,10 @@ from porter.filegraph.tensors.several import einsum, maximum
 from porter.formats.torch_export import arithmetic, constants, moves, patches, reductions, resizing, windows
 from porter.formats.torch_export.plain import PLAIN
 from porter.formats.torch_export.program_sizes import SIZES, read_size
-from porter.formats.torch_export.reading import Function, Reader, reader_of, reader_of_row
+from porter.formats.torch_export.reading import AtenFunction, Reader, reader_of, reader_of_row
 from porter.graph import ChannelShuffle, DepthToSpace
 
-FUNCTIONS: Mapping[str, Function] = by_name(
+FUNCTIONS: Mapping[str, AtenFunction] = by_name(
     {
         **arithmetic.FUNCTIONS,
         **constants.FUNCTIONS,

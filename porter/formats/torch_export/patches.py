@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from porter.filegraph.layers import symmetric_pads
 from porter.filegraph.layouts.dims import Dim
 from porter.filegraph.tensors.tensor import Tensor
-from porter.formats.torch_export.reading import Call, Function
+from porter.formats.torch_export.reading import AtenFunction, Call
 from porter.padding import Pads, Window
 
 Pair = Sequence[int]
@@ -47,4 +47,4 @@ class _Col2im(_Im2col):
         return self.x.map_of_patches(self.output_size, self.windows)
 
 
-FUNCTIONS: Mapping[str, Function] = {"col2im": _Col2im, "im2col": _Im2col}
+FUNCTIONS: Mapping[str, AtenFunction] = {"col2im": _Col2im, "im2col": _Im2col}

@@ -30,7 +30,7 @@ class Call(ABC):
         """Return what the op computes."""
 
 
-Function = Callable[..., AtenResult | Call]
+AtenFunction = Callable[..., AtenResult | Call]
 _PARAMETER_NAMES = {"self": "x", "input": "x"}
 """What parameters are called for arguments of these names."""
 _IGNORED_ARGUMENTS = frozenset(
@@ -53,11 +53,11 @@ has.
 
 
 @cache
-def _parameters(function: Function) -> Mapping[str, Parameter]:
+def _parameters(function: AtenFunction) -> Mapping[str, Parameter]:
     return signature(function).parameters
 
 
-def reader_of(function: Function) -> Reader:
+def reader_of(function: AtenFunction) -> Reader:
     """Return the reader of an op by a function of the op's arguments, such as `_linear(x, weight,
     bias=None)`, or by the class of a call, whose fields they are.
 

@@ -13,7 +13,7 @@ from porter.filegraph.tensors.reductions import Reduction
 from porter.filegraph.tensors.several import maximum, minimum
 from porter.filegraph.tensors.tensor import Tensor
 from porter.formats.torch_export.constants import REALS, type_name
-from porter.formats.torch_export.reading import Function, as_list
+from porter.formats.torch_export.reading import AtenFunction, as_list
 from porter.graph import LogSoftmax, Softmax
 
 
@@ -36,7 +36,7 @@ def _std(x: Tensor, **arguments: Any) -> Tensor:
     return functions.sqrt(_var(x, **arguments))
 
 
-def _with_mean(spread: Callable[..., Tensor]) -> Function:
+def _with_mean(spread: Callable[..., Tensor]) -> AtenFunction:
     """Return the function of var_mean or std_mean: the spread along axes, and the mean."""
 
     @wraps(spread)
@@ -66,7 +66,7 @@ def _expect_type(dtype: int | None) -> None:
         raise Unsupported(f"in {type_name(dtype)}")
 
 
-def _reduction_function(function: Reduction) -> Function:
+def _reduction_function(function: Reduction) -> AtenFunction:
     """Return the function of a reduction along axes, all of them where none are stated."""
 
     def reduce(x: Tensor, dim: Any = (), keepdim: bool = False, dtype: int | None = None) -> Tensor:
@@ -84,7 +84,7 @@ def _vector_norm(
     return functions.norm(x, ord, _axes(x, dim), keepdim)
 
 
-def _extremum_function(function: Reduction, of_two: Callable[[Tensor, Tensor], Tensor]) -> Function:
+def _extremum_function(function: Reduction, of_two: Callable[[Tensor, Tensor], Tensor]) -> AtenFunction:
     """Return the function of max or min: of two values by `of_two`, or over an axis by the reduction
     `function`. The latter gives the places of the extrema too, which are None here.
     """
@@ -112,7 +112,7 @@ def _cumsum(x: Tensor, dim: int, dtype: int | None = None) -> Tensor:
     return x.cumsum(dim)
 
 
-def _softmax_function(op: Softmax | LogSoftmax) -> Function:
+def _softmax_function(op: Softmax | LogSoftmax) -> AtenFunction:
     """Return the function of a softmax or its logarithm."""
 
     def softmax(x: Tensor, dim: int, half_to_float: bool = False, dtype: int | None = None) -> Tensor:
@@ -122,7 +122,7 @@ def _softmax_function(op: Softmax | LogSoftmax) -> Function:
     return softmax
 
 
-FUNCTIONS: Mapping[str, Function] = by_name(
+FUNCTIONS: Mapping[str, AtenFunction] = by_name(
     {
         "log_softmax _log_softmax": _softmax_function(LogSoftmax()),
         "softmax _softmax": _softmax_function(Softmax()),

@@ -11,7 +11,7 @@ from porter.base.name_tables import by_name
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.layouts.dims import Dim, ratio
 from porter.filegraph.tensors.tensor import Tensor
-from porter.formats.torch_export.reading import Call, Function
+from porter.formats.torch_export.reading import AtenFunction, Call
 from porter.graph import Resize
 from porter.graph.ops import Mode
 
@@ -112,7 +112,7 @@ def _moves_cells(factor: float) -> bool:
     return is_whole and bool(np.float32(factor) * np.float32(1 / factor) < 1)
 
 
-FUNCTIONS: Mapping[str, Function] = by_name(
+FUNCTIONS: Mapping[str, AtenFunction] = by_name(
     {
         **dict.fromkeys(_UPSAMPLES, _Upsample),
         "constant_pad_nd pad": _pad,

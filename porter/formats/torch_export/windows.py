@@ -19,9 +19,9 @@ from porter.filegraph.tensors.stacks import stack_maps, unstack_maps
 from porter.filegraph.tensors.tensor import Tensor
 from porter.filegraph.walk import Read
 from porter.formats.torch_export.constants import convolve_pointwise
-from porter.formats.torch_export.reading import Call, Function
+from porter.formats.torch_export.reading import AtenFunction, Call
 from porter.graph import Conv, ConvTranspose
-from porter.graph.ops import Function as Reduced
+from porter.graph.ops import Function
 from porter.padding import LOWEST, Average, Convention, Pads, Window
 
 Pair = Sequence[int] | int
@@ -159,7 +159,7 @@ class _Pool(Call):
         pads = symmetric_pads(_pair(self.padding))
         return Convention.stated(pads, fill, average, "ceil" if self.ceil_mode else "floor")
 
-    def add_pool(self, name: str, function: Reduced, window: Window, convention: Convention) -> Tensor:
+    def add_pool(self, name: str, function: Function, window: Window, convention: Convention) -> Tensor:
         """Return a pool of a map, or without pads of several maps of each image."""
         return self.x.derive(name, lambda node: _add_pool(self.x, node, function, window, convention))
 
@@ -217,7 +217,7 @@ class _AvgPool1d(_Pool):
 
 
 def _add_pool(
-    x: Tensor, node: OperatorNode, function: Reduced, window: Window, convention: Convention
+    x: Tensor, node: OperatorNode, function: Function, window: Window, convention: Convention
 ) -> Read:
     """Add a pool of a map, or without pads of several maps of each image, and return its value."""
     # There are neither pads nor a cut window, which would reach from one stacked map into the next.
@@ -230,7 +230,7 @@ def _add_pool(
     return unstack_maps(x.walk, node, stack, pool(node.name, stack.value, function, window, convention))
 
 
-def _adaptive_pool_function(function: Reduced) -> Function:
+def _adaptive_pool_function(function: Function) -> AtenFunction:
     """Return the function of a pool to so many rows and columns, or to as many of both."""
 
     def pool(x: Tensor, output_size: Sequence[Dim]) -> Tensor:
@@ -243,7 +243,7 @@ def _adaptive_pool_function(function: Reduced) -> Function:
     return pool
 
 
-def _global_pool_function(function: Reduced) -> Function:
+def _global_pool_function(function: Function) -> AtenFunction:
     """Return the function of a pool of the last axis to one number; to more it is Unsupported."""
 
     def pool(x: Tensor, output_size: Sequence[int]) -> Tensor:
@@ -260,7 +260,7 @@ def _pair(argument: Pair) -> tuple[int, int]:
     return numbers[0], numbers[-1]
 
 
-FUNCTIONS: Mapping[str, Function] = by_name(
+FUNCTIONS: Mapping[str, AtenFunction] = by_name(
     {
         "conv1d conv2d convolution": _Convolution,
         "max_pool2d max_pool2d_with_indices": _MaxPool,
