@@ -419,41 +419,38 @@ class Views:
         return axes[-1] if value.is_array else axes[0]
 
     def _size(self, value: Value, axis: str) -> Dim:
-        """Return the size of an open axis: what the value's op computes from the sizes that it reads, or a
-        new unknown. The sizes of all open axes of the value are kept.
+        """Return the size of an open axis. Those of all open axes of the value are found together, and
+        kept.
         """
         if (value.node, axis) not in self._open:
-            sizes = {axis: unknown(f"{axis} of {value.node}"), **self._computed_sizes(value)}
-            for sized_axis, size in sizes.items():
-                self._open.setdefault((value.node, sized_axis), size)
+            shape = self._computed_shape(value) or [None] * len(value.shape or ())
+            for (open_axis, size), computed in zip(_axes_of(value), shape, strict=False):
+                if size is None:
+                    new = unknown(f"{open_axis} of {value.node}") if computed is None else computed
+                    self._open.setdefault((value.node, open_axis), new)
         return self._open[value.node, axis]
 
-    def _computed_sizes(self, value: Value) -> dict[str, Dim]:
-        """Compute the sizes of a value's open axes by its op's shape rule, and return them by axis; none for
-        an axis whose size the rule does not tell.
+    def _computed_shape(self, value: Value) -> Sequence[Dim | None] | None:
+        """Compute the sizes of a value, open ones too, by its op's shape rule from the sizes that the op
+        reads; None, for all or for an axis, where the rule does not tell.
         """
         node = self.builder.nodes.get(value.node)
         if node is None or isinstance(node.op, Foreign | Resize):
-            return {}
+            return None
         inputs = [self.builder.value(name) for name in node.inputs]
-        input_sizes = [self._sizes(read) for read in inputs if read.shape is not None]
-        if len(input_sizes) < len(inputs):
-            return {}
-        open_axes = {axis: index for index, (axis, size) in enumerate(_axes_of(value)) if size is None}
+        if any(read.shape is None for read in inputs):
+            return None
+        input_sizes = [self._sizes(read) for read in inputs]
         try:
-            shape = _output_shape(node.op, input_sizes)
+            return _output_shape(node.op, input_sizes)
         except GraphError:
             if not isinstance(node.op, Merge | ConcatChannels):
-                return {}
-            # a file that joins values states that their sizes are the same: those of the first one that has
-            # an open size there
-            return {
-                axis: sizes[index]
-                for axis, index in open_axes.items()
-                for sizes in reversed(input_sizes)
-                if isinstance(sizes[index], Open)
-            }
-        return {axis: shape[index] for axis, index in open_axes.items()}
+                return None
+            # a file that joins values states that their sizes are the same: the first open one of each axis
+            return [
+                next((size for size in sizes if isinstance(size, Open)), None)
+                for sizes in zip(*input_sizes, strict=False)
+            ]
 
     def _sizes(self, value: Value) -> Sequence[Dim]:
         """Return the sizes of a value's axes, open ones too, in the type of its shape, as an op's shape rule
