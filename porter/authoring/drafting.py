@@ -306,18 +306,15 @@ def with_short_decimals(graph: Graph) -> Graph:
     """Return the graph with the shortest decimals of epsilons and slopes that a file keeps in float32:
     torch's 1e-5 is 9.99999974e-6 in ONNX.
     """
+    nodes = (replace(node, op=_with_short_decimals(node.op)) for node in graph.nodes)
+    return replace(graph, nodes=tuple(nodes))
 
-    def shortest(op: Op) -> Op:
-        """Return an op with the shortest decimals of those numbers from 0 to 1 that float32 has."""
-        attributes = {attribute.name: getattr(op, attribute.name) for attribute in fields(op)}
-        small = {
-            name: value for name, value in attributes.items() if isinstance(value, float) and 0 < value < 1
-        }
-        in_float32 = {
-            name: float(str(np.float32(value)))
-            for name, value in small.items()
-            if float(np.float32(value)) == value
-        }
-        return replace(op, **in_float32)
 
-    return replace(graph, nodes=tuple(replace(node, op=shortest(node.op)) for node in graph.nodes))
+def _with_short_decimals(op: Op) -> Op:
+    """Return an op with the shortest decimals of those numbers from 0 to 1 that float32 has."""
+    short: dict[str, Any] = {}
+    for attribute in fields(op):
+        value = getattr(op, attribute.name)
+        if isinstance(value, float) and 0 < value < 1 and float(np.float32(value)) == value:
+            short[attribute.name] = float(str(np.float32(value)))
+    return replace(op, **short)

@@ -50,9 +50,11 @@ def draft_names(names: Mapping[str, str], needed: Set[str], paths: Sequence[str]
     ]
     rules = list(_merge_last_words(patterns, needed, names))
     rules += _counted_rules(_unnamed_paths(rules, needed, paths), names)
+    table = _whole_table(rules, names, needed, paths)
     # It ends: each turn takes back a pattern for good, or writes paths for themselves, which are right.
-    while wrong := _wrongly_named(table := _whole_table(rules, names, needed, paths), names, paths):
+    while wrong := _wrongly_named(table, names, paths):
         rules = _corrected(rules, wrong, names)
+        table = _whole_table(rules, names, needed, paths)
     smallest = _without_unneeded(table, needed, names, paths)
     return {rule.pattern: rule.name for rule in smallest}
 
