@@ -181,21 +181,8 @@ def align(graph: Graph, file: FileGraph, native: KnownSize) -> Alignment:
             "the file's"
         )
     file = without_cells(file)
-    parts: dict[str, tuple[str, ...]] = {}
-    # The file's layers, by the names of what they read.
-    readers: dict[tuple[str, ...], list[FileNode]] = defaultdict(list)
-    for layer in file.nodes:
-        read_values = _read_values(layer.op, layer.inputs, parts)
-        readers[read_values].append(layer)
-        if isinstance(layer.op, ops.ConcatChannels) and len(read_values) <= _MOST_PARTS:
-            parts[layer.name] = read_values
-    size = file.built_size or native
-    try:
-        sizes = shapes(graph, size)
-    except GraphError as error:
-        raise MappingError(
-            f"an input of {size[0]}x{size[1]} is too small: {error.message}", where=error.where
-        ) from None
+    readers, parts = _readers_and_parts(file)
+    sizes = _shapes_at(graph, file.built_size or native)
     candidates: dict[str, tuple[str, ...]] = dict(zip(graph.inputs, inputs_of(file), strict=True))
     # Concats of the recipe that the file has as a part of a larger one.
     joins: list[FileNode] = []
@@ -211,11 +198,8 @@ def align(graph: Graph, file: FileGraph, native: KnownSize) -> Alignment:
         shape = sizes[node.inputs[0]]
         fitting = tuple(layer.name for layer in layers if is_kind(node.op, layer.op, shape, node == head))
         if isinstance(node.op, ops.ConcatChannels) and not fitting:
-            joined_in_part = (
-                names for names in choices if any(_is_part(names, whole) for whole in parts.values())
-            )
-            inner = next(joined_in_part, None)
-            if inner is not None:
+            inside = (names for names in choices if any(_is_part(names, whole) for whole in parts.values()))
+            if (inner := next(inside, None)) is not None:
                 join = FileNode(unused_name(node.path, file.by_name), node.op, inner)
                 joins.append(join)
                 parts[join.name] = inner
@@ -224,6 +208,30 @@ def align(graph: Graph, file: FileGraph, native: KnownSize) -> Alignment:
         may_lack_layer = node.path in folded or _keeps_values(node.op)
         candidates[node.path] = (*candidates[node.inputs[0]], *fitting) if may_lack_layer else fitting
     return Alignment(graph, replace(file, nodes=(*file.nodes, *joins)), candidates, parts)
+
+
+def _readers_and_parts(
+    file: FileGraph,
+) -> tuple[Mapping[tuple[str, ...], Sequence[FileNode]], dict[str, tuple[str, ...]]]:
+    """Return the file's layers by the names of what they read, and what each of its concats joins."""
+    readers: dict[tuple[str, ...], list[FileNode]] = defaultdict(list)
+    parts: dict[str, tuple[str, ...]] = {}
+    for layer in file.nodes:
+        read_values = _read_values(layer.op, layer.inputs, parts)
+        readers[read_values].append(layer)
+        if isinstance(layer.op, ops.ConcatChannels) and len(read_values) <= _MOST_PARTS:
+            parts[layer.name] = read_values
+    return readers, parts
+
+
+def _shapes_at(graph: Graph, size: KnownSize) -> Mapping[str, Shape]:
+    """Return the shapes of the graph's values for an input of this size."""
+    try:
+        return shapes(graph, size)
+    except GraphError as error:
+        raise MappingError(
+            f"an input of {size[0]}x{size[1]} is too small: {error.message}", where=error.where
+        ) from None
 
 
 def has_layer_of_input(node: Node, pairs: Mapping[str, str]) -> bool:
