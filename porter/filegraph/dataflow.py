@@ -99,6 +99,29 @@ class StoredTensor:
         return bool(self.shape) and math.prod(self.shape) == max(self.shape)
 
 
+@dataclass(frozen=True)
+class Operators(Generic[N]):
+    """What a format says of its nodes.
+
+    Attributes:
+        kind: the op of a node in patterns; empty if it is part of none.
+        is_cast: whether a node gives the numbers of its first input, as a copy or in another type that has
+            them.
+        reshapes: ops that keep the numbers of their first input, in their order.
+        operands: what a node reads in patterns: its inputs, and numbers that its format has as attributes.
+        repeats: whether a node repeats a constant, its first input, for each image and no other axis.
+        tensors_of: the tensors of a node by role, for formats whose nodes have their own; others read stored
+            values among their inputs.
+    """
+
+    kind: Callable[[N], str] = lambda node: ""
+    is_cast: Callable[[N], bool] = lambda node: False
+    reshapes: Collection[str] = ()
+    operands: Callable[[N], Sequence[SourceOrNumber]] = lambda node: node.inputs
+    repeats: Callable[[N], bool] = lambda node: False
+    tensors_of: Callable[[N], Mapping[str, str]] | None = None
+
+
 @dataclass
 class Dataflow(Generic[N]):
     """The constants of a graph.
@@ -106,39 +129,26 @@ class Dataflow(Generic[N]):
     Attributes:
         nodes: in order, without nodes that give their input unchanged.
         live: names of the nodes that depend on the input.
-        kind: the op of a node in patterns.
-        is_cast: whether a node gives the numbers of its first input, as a copy or in another type that has
-            them.
-        reshapes: ops that keep the numbers of their first input, in their order.
-        operands: what a node reads in patterns: its inputs, and numbers that its format has as attributes.
         budget: bytes that all values computed from constants may take.
+        passed: layers that act in training only, which the nodes lack, each with the value that it takes.
+        evaluate: the readers of operators, where all that a node reads is a constant.
         computed: values from constants, and what live nodes compute from the sizes of values.
         evaluated: tensors of any size that `weights` computed, by the names of their nodes.
         refused: names of those that it could not.
         steps: nodes that it went through.
-        passed: layers that act in training only, which the nodes lack, each with the value that it takes.
-        evaluate: the readers of operators, where all that a node reads is a constant.
-        tensors_of: the tensors of a node by role, for formats whose nodes have their own; others read stored
-            values among their inputs.
-        repeats: whether a node repeats a constant, its first input, for each image and no other axis.
     """
 
     nodes: Mapping[str, N]
     live: Collection[str]
     constants: StoredConstants
-    kind: Callable[[N], str]
-    is_cast: Callable[[N], bool] = lambda node: False
-    reshapes: Collection[str] = ()
+    operators: Operators[N]
     budget: int = 0
-    operands: Callable[[N], Sequence[SourceOrNumber]] = lambda node: node.inputs
+    passed: Sequence[tuple[LeftOut, NodeOutput]] = ()
+    evaluate: Evaluate[N] = lambda node: None
     computed: dict[NodeOutput, Numbers] = field(default_factory=dict)
     evaluated: dict[str, Numbers] = field(default_factory=dict)
     refused: set[str] = field(default_factory=set)
     steps: int = 0
-    passed: Sequence[tuple[LeftOut, NodeOutput]] = ()
-    evaluate: Evaluate[N] = lambda node: None
-    tensors_of: Callable[[N], Mapping[str, str]] | None = None
-    repeats: Callable[[N], bool] = lambda node: False
 
     def compute(self, node: N) -> bool:
         """Compute a node's values from constants if numpy can, keep them in `computed`, and return whether it
@@ -380,7 +390,7 @@ class Dataflow(Generic[N]):
 
     @cached_property
     def _before_casts_and_reshapes(self) -> Mapping[str, str]:
-        return self._origins(self.reshapes)
+        return self._origins(self.operators.reshapes)
 
     def _origins(self, ops: Collection[str]) -> Mapping[str, str]:
         """Return for every node, by name, the node whose numbers it gives: for a cast of a constant, or one
@@ -388,7 +398,7 @@ class Dataflow(Generic[N]):
         """
         origins: dict[str, str] = {}
         for node in self.nodes.values():
-            keeps_numbers = node.op in ops or self.is_cast(node)
+            keeps_numbers = node.op in ops or self.operators.is_cast(node)
             passes_on = keeps_numbers and node.inputs and node.name not in self.live
             is_origin = not passes_on or self.constants.declared(node.name) is not None
             origins[node.name] = node.name if is_origin else origins[node.source[0]]

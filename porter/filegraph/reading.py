@@ -173,7 +173,7 @@ def read_pattern(walk: Walk, node: OperatorNode) -> View | None:
     """Add the layer whose last op is this node, if this and the ops before it are one layer, and return its
     view; otherwise None.
     """
-    for layer in layers_by_kind().get(walk.flow.kind(node), ()):
+    for layer in layers_by_kind().get(walk.flow.operators.kind(node), ()):
         captures = match(walk.flow, node, layer.pattern)
         op = layer.op(captures) if captures else None
         if captures is None or op is None:

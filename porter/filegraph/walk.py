@@ -204,7 +204,7 @@ class NodeWalk(Generic[N]):
         if isinstance(source, View):
             return source
         node = self.flow.nodes.get(source[0])  # the node that gives it
-        if node is not None and node.name not in self.flow.live and self.flow.repeats(node):
+        if node is not None and node.name not in self.flow.live and self.flow.operators.repeats(node):
             return self.drop_repeats(node.source)
         before = self.before_repeat(source)
         # A live value keeps its repetition: only a constant is the same without it.
@@ -300,7 +300,7 @@ class NodeWalk(Generic[N]):
         Args:
             lacks: what of the operator porter lacks, in words that follow its name, see Unsupported.
         """
-        tensors_of = self.flow.tensors_of
+        tensors_of = self.flow.operators.tensors_of
         names = self._read_tensors(node) if tensors_of is None else tensors_of(node)
         tensors = {role: Stored(name) for role, name in names.items()}
         sources = [source for source in node.inputs if self.flow.is_live(source)]

@@ -9,7 +9,7 @@ from typing import Any
 
 from porter.base.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
-from porter.filegraph.dataflow import Arrays, Dataflow
+from porter.filegraph.dataflow import Arrays, Dataflow, Operators
 from porter.filegraph.file_graph import FileGraph, Stored
 from porter.filegraph.layers import read_graph
 from porter.filegraph.layouts.dims import fixed_sizes
@@ -93,9 +93,9 @@ def _graph(
 ) -> FileGraph:
     image, last = stated["image"], stated["layout"] == "NHWC"
     live, rows_and_columns = {IMAGE, *(layer.name for layer in layers)}, (image["size"][0], image["size"][1])
-    flow = Dataflow(
-        {layer.name: layer for layer in layers}, live, Arrays(tensors), lambda layer: layer.op, budget=budget
-    )
+    operators = Operators[Layer](lambda layer: layer.op)
+    nodes = {layer.name: layer for layer in layers}
+    flow = Dataflow(nodes, live, Arrays(tensors), operators, budget)
     given = GraphInput((IMAGE, 0), image["channels"], rows_and_columns, order="HWC" if last else "CHW")
     graph = read_graph(begin(flow, given, tensors), READERS, ((name, 0) for name in stated["outputs"]))
     return replace(graph, output_names=tuple(stated["outputs"]))

@@ -47,8 +47,8 @@ def _matches(
         kind, *operand_patterns = pattern
         _, output = source
         node = flow.nodes.get(flow.origin(source))  # stored tensors are no nodes in every format
-        operands = flow.operands(node) if node is not None else ()
-        if node is None or output > 0 or flow.kind(node) != kind:
+        operands = flow.operators.operands(node) if node is not None else ()
+        if node is None or output > 0 or flow.operators.kind(node) != kind:
             return
         if len(operands) < len(operand_patterns):
             return

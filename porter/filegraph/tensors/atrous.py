@@ -172,7 +172,7 @@ def _nodes_until_together(walk: NodeWalk[N], node: N) -> tuple[dict[str, N], lis
     added_axes = set[float | None]()
     while waiting:
         reader = waiting.pop()
-        kind = walk.flow.kind(reader)
+        kind = walk.flow.operators.kind(reader)
         # a node that reads the taken apart map itself is the window
         may_be_window = any(source in before_window for source, _ in reader.inputs)
         if kind in _TOGETHER and not may_be_window:

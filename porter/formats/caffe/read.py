@@ -15,7 +15,7 @@ import numpy as np
 from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import FileError
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
-from porter.filegraph.dataflow import Arrays, Dataflow
+from porter.filegraph.dataflow import Arrays, Dataflow, Operators
 from porter.filegraph.file_graph import FileGraph, fill_free_size, read_for_sizes
 from porter.filegraph.layers import read_graph
 from porter.filegraph.names import expect_values
@@ -31,6 +31,7 @@ from porter.padding import Size
 
 _NET, _WEIGHTS = ".prototxt", ".caffemodel"
 _MOST_TEXT = 8 << 20
+_OPERATORS: Operators[CaffeLayer] = Operators(lambda layer: layer.op)
 """The most bytes of a net's text."""
 
 
@@ -176,7 +177,7 @@ def _read_graph(net: Net, tensors: NamedArrays, budget: int, outputs: Sequence[s
     arrays = Arrays({**tensors, **computed})
     # All layers are live: each depends on the image.
     live = {IMAGE, *layers}
-    flow = Dataflow(layers, live, arrays, kind=lambda layer: layer.op, budget=budget, passed=net.passed)
+    flow = Dataflow(layers, live, arrays, _OPERATORS, budget, net.passed)
     channels_of_kernels = (
         tensors[layer.blobs[0]].shape[1] for layer in net.layers if layer.op in CONVOLUTIONS
     )

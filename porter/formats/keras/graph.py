@@ -15,7 +15,7 @@ import numpy as np
 from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import FileError, first_line
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
-from porter.filegraph.dataflow import Arrays, Dataflow
+from porter.filegraph.dataflow import Arrays, Dataflow, Operators
 from porter.filegraph.file_graph import FileGraph, Unsupported, read_for_sizes
 from porter.filegraph.finishing import finish
 from porter.filegraph.layouts.axes import OF_UNKNOWN_SHAPE
@@ -50,6 +50,7 @@ from porter.padding.sizes import MAX_SIDE
 _OPERANDS = ("x", "x1", "a", "inputs", "y", "x2", "b", "query", "value", "key", "bias")
 """Keywords of an operation, or of an attention, that are operands, in their order."""
 _IMAGE: NodeOutput = ("", 0)
+_OPERATORS: Operators[KerasLayer] = Operators(tensors_of=lambda layer: layer.tensors)
 _DAMAGED = (ValueError, OverflowError)
 """Raised by what is no description of a layer; a TypeError or a LookupError is a fault of porter's."""
 
@@ -201,9 +202,8 @@ class _Model:
             layers,
             live,
             Arrays(stored.arrays),
-            kind=lambda layer: "",  # no layer is part of a pattern
+            _OPERATORS,
             budget=most_bytes(sum(array.nbytes for array in self.tensors.values())),
-            tensors_of=lambda layer: layer.tensors,
         )
         inputs = {named.name: _further_image(self.flow, named) for named in calls}
         further = {name: image for name, image in inputs.items() if image is not None}

@@ -11,7 +11,7 @@ from pathlib import Path
 from porter.base.dtypes import NamedArrays, is_floating
 from porter.base.errors import FileError
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
-from porter.filegraph.dataflow import Arrays, Dataflow, names_depending_on
+from porter.filegraph.dataflow import Arrays, Dataflow, Operators, names_depending_on
 from porter.filegraph.file_graph import FileGraph
 from porter.filegraph.layers import read_graph
 from porter.filegraph.names import expect_values
@@ -26,6 +26,7 @@ from porter.padding import Size
 
 _SYMBOL = "-symbol.json"
 _EPOCH = re.compile(r"-\d{4}\.params$")
+_OPERATORS: Operators[SymbolNode] = Operators(lambda node: KINDS.get(node.op, ""))
 
 
 def read_mxnet(
@@ -118,14 +119,7 @@ def _read_graph(symbol: Symbol, tensors: NamedArrays, budget: int, size: Size | 
     # Live nodes depend on the image; all others are constants.
     live = names_depending_on(nodes, [image])
     stored = Arrays(tensors)
-    flow = Dataflow(
-        nodes,
-        live,
-        stored,
-        kind=lambda node: KINDS.get(node.op, ""),
-        budget=budget,
-        passed=symbol.passed,
-    )
+    flow = Dataflow(nodes, live, stored, _OPERATORS, budget, symbol.passed)
     # A size of 0 is open.
     if len(symbol.sides) == 4:
         _, channels, rows, columns = symbol.sides

@@ -10,7 +10,7 @@ from typing import Any
 from porter.base.dtypes import Dtype, NamedArrays, is_floating
 from porter.base.errors import FileError, escaped
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
-from porter.filegraph.dataflow import Arrays, Dataflow, names_depending_on
+from porter.filegraph.dataflow import Arrays, Dataflow, Operators, names_depending_on
 from porter.filegraph.file_graph import FileGraph, Foreign
 from porter.filegraph.finishing import finish
 from porter.filegraph.names import node_titles, with_scope_names
@@ -236,11 +236,8 @@ def _read_graph(
         model.nodes,
         live,
         Arrays(model.arrays),
-        kind=kind_of,
-        is_cast=is_cast_to_floats,
-        reshapes=RESHAPES,
+        Operators(kind_of, is_cast_to_floats, RESHAPES, operands),
         budget=most_bytes(sum(file.stat().st_size for file in model.files)),
-        operands=operands,
         passed=model.passed,
     )
     image, *further = inputs

@@ -11,7 +11,7 @@ import numpy as np
 
 from porter.base.dtypes import Array, Dtype, NamedArrays
 from porter.filegraph.builder import Builder
-from porter.filegraph.dataflow import Dataflow, names_depending_on
+from porter.filegraph.dataflow import Dataflow, Operators, names_depending_on
 from porter.filegraph.file_graph import FileGraph, fill_free_size, read_for_sizes
 from porter.filegraph.finishing import finish
 from porter.filegraph.layer_values import Value
@@ -184,15 +184,8 @@ def _read_nodes(
     placeholders = [node for node in shortened.nodes.values() if node.op == "Placeholder"]
     # Live nodes depend on an input; all others are constants.
     live = names_depending_on(shortened.nodes, [graph.image, *(node.name for node in placeholders)])
-    flow = Dataflow(
-        shortened.nodes,
-        live,
-        constants,
-        kind=kind_of,
-        is_cast=is_cast,
-        reshapes=RESHAPES,
-        budget=graph.budget,
-    )
+    operators = Operators(kind_of, is_cast, RESHAPES)
+    flow = Dataflow(shortened.nodes, live, constants, operators, budget=graph.budget)
     batch, channels = _image_shape(shortened.nodes, graph.image, flow)
     image_size = _stated_size(shortened.nodes[graph.image])
     further: dict[str, GraphInput] = {}

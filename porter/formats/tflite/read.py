@@ -10,7 +10,7 @@ from pathlib import Path
 from porter.base.dtypes import is_floating
 from porter.base.errors import FileError
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
-from porter.filegraph.dataflow import Arrays, Dataflow, names_depending_on
+from porter.filegraph.dataflow import Arrays, Dataflow, Operators, names_depending_on
 from porter.filegraph.file_graph import FileGraph, fill_free_size, read_for_sizes
 from porter.filegraph.finishing import finish
 from porter.filegraph.names import expect_values
@@ -91,9 +91,7 @@ def _read_graph(model: TfliteModel, budget: int, outputs: Sequence[str], size: S
     nodes = {**sources, **{name: nodes[name] for name in order}}
     # Live nodes depend on an input; all others are constants.
     live = names_depending_on(nodes, [IMAGE, *model.further])
-    flow = Dataflow(
-        nodes, live, Arrays(model.stored), kind=kind_of, is_cast=is_cast, reshapes=RESHAPES, budget=budget
-    )
+    flow = Dataflow(nodes, live, Arrays(model.stored), Operators(kind_of, is_cast, RESHAPES), budget=budget)
     image = GraphInput((IMAGE, 0), _find_channels(model, flow), size, model.sizes[0])
     further = {name: image for name, image in _further_inputs(model).items() if image is not None}
     walk = begin(flow, image, model.stored, tap=(taps | inner).get, further=further)

@@ -10,7 +10,7 @@ import numpy as np
 
 from porter.base.dtypes import Array, NamedArrays, is_floating
 from porter.filegraph.checkpoint import Checkpoint
-from porter.filegraph.dataflow import Arrays, Dataflow
+from porter.filegraph.dataflow import Arrays, Dataflow, Operators
 from porter.filegraph.layers import read_graph
 from porter.filegraph.names import expect_values
 from porter.filegraph.reading import GraphInput, begin
@@ -71,7 +71,7 @@ def _make_checkpoint(
     budget = most_bytes(len(data))
     # All layers are live: each depends on the image. None is part of a pattern.
     live = {IMAGE, *layers}
-    flow = Dataflow(layers, live, Arrays(arrays), kind=lambda layer: "", budget=budget, passed=network.passed)
+    flow = Dataflow(layers, live, Arrays(arrays), Operators(), budget, network.passed)
     ends = [(name, 0) for name in outputs] or network.ends
     outputs_by_name = None if outputs else dict(zip(output_names(len(ends)), ends, strict=True))
     graph = read_graph(begin(flow, image, arrays), READERS, ends, outputs_by_name)

@@ -14,7 +14,7 @@ import numpy as np
 from porter.base.dtypes import HALVES, Dtype, NamedArrays
 from porter.base.errors import FileError, some
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
-from porter.filegraph.dataflow import Arrays, Dataflow
+from porter.filegraph.dataflow import Arrays, Dataflow, Operators
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Unsupported
 from porter.filegraph.finishing import finish
 from porter.filegraph.names import expect_values, node_titles, with_scope_names
@@ -228,12 +228,8 @@ def _read_graph(
         nodes,
         live,
         Arrays({**arrays, **program.numbers}),
-        kind=kind_of,
-        is_cast=is_cast,
-        reshapes=RESHAPES,
+        Operators(kind_of, is_cast, RESHAPES, operands, repeats=partial(_repeats_for_images, nodes)),
         budget=budget,
-        operands=operands,
-        repeats=partial(_repeats_for_images, nodes),
     )
     first, *others = program.images
     further = {name: _graph_input(name, program.sizes(name), None) for name in others}

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from porter.base.errors import FileError
-from porter.filegraph.dataflow import Arrays, Dataflow
+from porter.filegraph.dataflow import Arrays, Dataflow, Operators
 from porter.filegraph.value_names import NodeOutput
 from porter.formats.reading import read_checkpoint
 from porter.source.inspection import inspect
@@ -136,6 +136,8 @@ def test_what_numpy_cannot_compute_is_tried_once() -> None:
         op: str = "Erf"
 
     nodes = {f"e{place}": Erf(f"e{place}", ((f"e{place - 1}" if place else "k", 0),)) for place in range(9)}
-    flow: Dataflow[Any] = Dataflow(nodes, (), Arrays({"k": KERNEL}), lambda node: node.op, budget=1 << 20)
+    flow: Dataflow[Any] = Dataflow(
+        nodes, (), Arrays({"k": KERNEL}), Operators(lambda node: node.op), budget=1 << 20
+    )
     assert flow.weights(("e8", 0)) is None and flow.steps == 10
     assert flow.weights(("e8", 0)) is None and flow.steps == 10

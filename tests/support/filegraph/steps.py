@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from porter.filegraph.builder import Builder
-from porter.filegraph.dataflow import Arrays, Dataflow
+from porter.filegraph.dataflow import Arrays, Dataflow, Operators
 from porter.filegraph.file_graph import FileGraph, Foreign, Unsupported
 from porter.filegraph.places import Reading
 from porter.filegraph.readers import as_outputs
@@ -42,7 +42,7 @@ def moved(steps: Sequence[Step], order: Order, size: tuple[int | None, int | Non
     """
     builder = Builder(4, size, order)
     names = [f"step{place}" for place in range(len(steps))]
-    flow: Dataflow[Node] = Dataflow({}, {IMAGE[0], *names}, Arrays({}), lambda node: node.op)
+    flow: Dataflow[Node] = Dataflow({}, {IMAGE[0], *names}, Arrays({}), Operators(lambda node: node.op))
     walk: NodeWalk[Node] = NodeWalk(builder, flow)
     walk.view_of[IMAGE] = walk.views.own_view(builder.input)
     sources = [IMAGE]
@@ -70,7 +70,7 @@ def of_image(
 ) -> FileGraph:
     """The graph of a function of an image."""
     builder, node = Builder(channels, size, order), Node("end", "function")
-    flow: Dataflow[Node] = Dataflow({}, {IMAGE[0], node.name}, Arrays({}), lambda node: node.op)
+    flow: Dataflow[Node] = Dataflow({}, {IMAGE[0], node.name}, Arrays({}), Operators(lambda node: node.op))
     walk: NodeWalk[Node] = NodeWalk(builder, flow)
     walk.view_of[IMAGE] = walk.views.own_view(builder.input)
     walk.record_outputs(node, [function(Scope(walk, node).tensor(IMAGE)).outcome()])

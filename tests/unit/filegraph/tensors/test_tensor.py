@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from porter.filegraph.builder import Builder
-from porter.filegraph.dataflow import Arrays, Dataflow
+from porter.filegraph.dataflow import Arrays, Dataflow, Operators
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.places import Watched
 from porter.filegraph.readers import call_with_inputs, node_reader
@@ -39,7 +39,9 @@ def test_an_operator_of_another_number_of_values_is_refused_by_that(name: str, t
         node = SymbolNode("it", "op", (IMAGE,) * count, OperatorAttributes(Watched()))
         nodes = {"image": SymbolNode("image", "null", (), OperatorAttributes(Watched())), "it": node}
         builder = Builder(3, (6, 5), "CHW")
-        walk: NodeWalk[Any] = NodeWalk(builder, Dataflow(nodes, {*nodes}, Arrays({}), lambda node: node.op))
+        walk: NodeWalk[Any] = NodeWalk(
+            builder, Dataflow(nodes, {*nodes}, Arrays({}), Operators(lambda node: node.op))
+        )
         walk.view_of[IMAGE] = walk.views.own_view(builder.input)
         if count in taken:
             assert reader(walk, node) is not None
@@ -60,9 +62,7 @@ def test_an_operator_of_another_number_of_values_is_refused_by_that(name: str, t
 def test_a_value_that_lacks_is_refused_where_it_is_needed(
     function: Callable[..., Any], is_taken: bool
 ) -> None:
-    walk: NodeWalk[Any] = NodeWalk(
-        Builder(3, (6, 5), "CHW"), Dataflow({}, {"it"}, Arrays({}), lambda node: "")
-    )
+    walk: NodeWalk[Any] = NodeWalk(Builder(3, (6, 5), "CHW"), Dataflow({}, {"it"}, Arrays({}), Operators()))
     x = Scope(walk, SymbolNode("it", "op", (), OperatorAttributes(Watched()))).constant(1.0)
     if is_taken:
         assert call_with_inputs(function, x, None) is x
@@ -72,9 +72,7 @@ def test_a_value_that_lacks_is_refused_where_it_is_needed(
 
 
 def test_a_constant_is_not_split_along_an_axis_that_it_lacks() -> None:
-    walk: NodeWalk[Any] = NodeWalk(
-        Builder(3, (6, 5), "CHW"), Dataflow({}, {"it"}, Arrays({}), lambda node: "")
-    )
+    walk: NodeWalk[Any] = NodeWalk(Builder(3, (6, 5), "CHW"), Dataflow({}, {"it"}, Arrays({}), Operators()))
     number = Scope(walk, SymbolNode("it", "op", (), OperatorAttributes(Watched()))).constant(1.0)
     with pytest.raises(ValueError, match="place 1 of 0"):
         number.split_evenly(1, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from porter.filegraph.builder import Builder
-from porter.filegraph.dataflow import Arrays, Dataflow
+from porter.filegraph.dataflow import Arrays, Dataflow, Operators
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.tensors.tensor import Tensor
 from porter.filegraph.walk import NodeWalk
@@ -19,7 +19,9 @@ IMAGE = ("image", 0)
 def walk_with(node: AtenNode) -> NodeWalk[AtenNode]:
     builder = Builder(3, (6, 5), "CHW")
     nodes = {"image": AtenNode("image", "input"), node.name: node}
-    walk: NodeWalk[AtenNode] = NodeWalk(builder, Dataflow(nodes, {*nodes}, Arrays({}), lambda node: node.op))
+    walk: NodeWalk[AtenNode] = NodeWalk(
+        builder, Dataflow(nodes, {*nodes}, Arrays({}), Operators(lambda node: node.op))
+    )
     walk.view_of[IMAGE] = walk.views.own_view(builder.input)
     return walk
 
