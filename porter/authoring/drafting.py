@@ -34,8 +34,8 @@ from porter.recipe import Member, convert_command, declared_recipes, expand, lay
 from porter.recipe.schema import Word
 from porter.source.advice import error_without_graph, how_to_save_graph
 from porter.source.by_recipe import open_candidate, open_likeliest
-from porter.source.fitting.alignment import without_cells
 from porter.source.fitting.candidate import Candidate
+from porter.source.fitting.without_cells import without_cells
 from porter.source.library_model import build_by_library
 from porter.source.open import open_source
 from porter.source.origin import as_stated_zoo

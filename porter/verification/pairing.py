@@ -16,7 +16,8 @@ from porter.filegraph.to_graph import Translated, to_graph
 from porter.frameworks import LayerNames
 from porter.graph import OF_LOGITS, BatchNorm, Graph, Op
 from porter.padding import KnownSize
-from porter.source.fitting.alignment import align, without_cells
+from porter.source.fitting.alignment import align
+from porter.source.fitting.without_cells import without_cells
 from porter.source.opened import Opened
 from porter.verification.numbers import norm
 

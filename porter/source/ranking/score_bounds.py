@@ -12,7 +12,8 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
 from porter.graph import Conv, Dense
 from porter.recipe.fingerprints import Fingerprint, LayersByName, beginnings_of, kind_of_conv, without_numbers
-from porter.source.fitting.alignment import inputs_of, without_cells
+from porter.source.fitting.alignment import inputs_of
+from porter.source.fitting.without_cells import without_cells
 
 
 class Limit(NamedTuple):

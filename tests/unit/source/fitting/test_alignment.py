@@ -15,8 +15,9 @@ from porter.graph import (
     Relu,
 )
 from porter.padding import Convention, Window
-from porter.source.fitting.alignment import align, without_cells
+from porter.source.fitting.alignment import align
 from porter.source.fitting.grafting import End, graft
+from porter.source.fitting.without_cells import without_cells
 from tests.support.source.file_graphs import as_file
 
 CONV = Conv(3, Window((1, 1)), Convention())
