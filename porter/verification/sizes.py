@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, partial
@@ -334,16 +334,26 @@ def _telling_sides(graph: Graph, axis: int, native: int) -> list[int]:
     first = bisect_left(same_remainders, True, key=suffices)
     if first == len(same_remainders):
         return []
-    sides = [same_remainders[first]]
+    first_side = same_remainders[first]
     # The sides of one period from the shortest on have all remainders. It is less than a period before the
     # first one; a graph with blocks does not take every side between.
-    shortest = next(side for side in range(max(1, sides[0] - period + 1), sides[0] + 1) if suffices(side))
+    shortest = next(side for side in range(max(1, first_side - period + 1), first_side + 1) if suffices(side))
     met = {
         side: remainders(side)
         for side in range(shortest, min(shortest + period, 2 * native))
         if suffices(side)
     }
-    known = {path: {remainder} for path, remainder in remainders(sides[0]).items()}
+    return [first_side, *_sides_that_add(remainders(first_side), met)]
+
+
+def _sides_that_add(first: Mapping[str, int], met: Mapping[int, Mapping[str, int]]) -> Iterator[int]:
+    """Yield sides at which ops meet remainders that they have not met yet, each time the side that adds most.
+
+    Args:
+        first: by the path of each op, the remainder that it has met.
+        met: by side, the remainders likewise.
+    """
+    known = {path: {remainder} for path, remainder in first.items()}
 
     def count_new(side: int) -> int:
         """Count the ops that meet a remainder at a side that they have not met yet and still need."""
@@ -353,10 +363,9 @@ def _telling_sides(graph: Graph, axis: int, native: int) -> list[int]:
         )
 
     while met and count_new(best := max(met, key=count_new)):
-        sides.append(best)
+        yield best
         for path, remainder in met[best].items():
             known[path].add(remainder)
-    return sides
 
 
 def _period(graph: Graph, axis: int) -> int:
