@@ -536,13 +536,12 @@ def _op(draw: st.DrawFn, kind: type[Op], shape: Shape) -> Op:
 
 
 def difference(found: Array, wanted: Array) -> float:
-    """The relative L2 distance of two arrays of one shape, which agree on where they are -inf. It is infinite
-    where only one of the two is zero throughout, or `found` has numbers that are none.
+    """The relative L2 distance of two arrays of one shape, which agree on where they are -inf; infinite where
+    `found` has numbers that are none. Where all wanted numbers are zero it is the distance itself: they come
+    of numbers of about one, as in a norm of equal cells, whose mean an engine may round.
     """
     assert found.shape == wanted.shape, f"expected {wanted.shape}, got {found.shape}"
     finite = np.isfinite(wanted)
     assert np.array_equal(found[~finite], wanted[~finite])
     distance, size = np.linalg.norm(found[finite] - wanted[finite]), np.linalg.norm(wanted[finite])
-    if distance == 0.0:
-        return 0.0
-    return float(distance / size) if size and not np.isnan(distance) else math.inf
+    return math.inf if np.isnan(distance) else float(distance / size if size else distance)

@@ -24,6 +24,7 @@ from porter.graph import (
     Flatten,
     GlobalAvgPool,
     Graph,
+    GroupNorm,
     MaxPool,
     Node,
     Op,
@@ -134,6 +135,15 @@ def test_one_token_of_one_number() -> None:
     graph = Graph((cells, Node("tokens", Tokens(1), ("cells",))), 1, "tokens")
     tensors, batch = random_tensors(graph), np.random.default_rng(0).normal(size=(2, 1, 3, 4))
     check(Sample(graph, tensors, batch, evaluate(graph, tensors, batch)))
+
+
+def test_a_norm_of_equal_cells() -> None:
+    """TensorFlow rounds the mean of these cells, so that it gives 4e-16 where the oracle gives zeros."""
+    graph = Graph((Node("norm", GroupNorm(1, 0.235, False, False), (INPUT,)),), 1, "norm")
+    batch = np.full((2, 1, 5, 3), -1.074)
+    values = evaluate(graph, {}, batch)
+    assert not values["norm"].any()
+    check(Sample(graph, {}, batch, values))
 
 
 def test_groups_of_a_transposed_convolution_that_read_each_other_are_refused() -> None:
