@@ -20,7 +20,7 @@ from porter.frameworks import RETURNED, LayerNames
 from porter.frameworks.tf.layout import COUNTER_NAMES, expect_cover
 from porter.frameworks.tf.numbering import first_names
 from porter.frameworks.tf.ports.archive import save
-from porter.frameworks.tf.run import attach_runner
+from porter.frameworks.tf.run import Runner, attach_runner
 from porter.frameworks.tf.runtime import (
     import_keras,
     keep_constants,
@@ -77,12 +77,9 @@ def build_by(
             _keep_double_gelu(model)
             layers = _layers_by_counter(model) if request.checkpoint.counted else first_names(model)
             _assign(layers, request.checkpoint)
-        attach_runner(
-            model,
-            {name: layer.output for name, layer in first_names(model).items()} | {RETURNED: model.output},
-            "cpu",
-            any_size(request.variant),
-        )
+        values = {name: layer.output for name, layer in first_names(model).items()}
+        values[RETURNED] = model.output
+        attach_runner(Runner(model, values, any_size=any_size(request.variant)))
         return model
 
     return build

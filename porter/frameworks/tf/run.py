@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cache
 from types import MappingProxyType
 from typing import Any, cast
@@ -25,6 +26,7 @@ from porter.padding import KnownSize
 _RUNNER = "porter_runner"
 
 
+@dataclass(frozen=True, eq=False)
 class Runner:
     """Evaluates named values of one Keras model. The names, by which a comparison asks for values inside a
     model, are its taps.
@@ -33,8 +35,10 @@ class Runner:
     is compiled, because Keras runs these on a CPU by XLA, which would compile them at every call
     (keras/src/backend/tensorflow/nn.py, `conv`).
 
-    Args:
+    Attributes:
+        model: of Keras.
         values: the model's tensors, by the names under which they are asked for.
+        device: where the model is run.
         any_size: the model is right at every input size, even if its own input states one.
         arrays: names of values that are no maps, whatever axes they have.
         takes: a graph that says what the model takes, where that is more than a map.
@@ -42,24 +46,15 @@ class Runner:
         moved: names of values that are other values with their axes moved: what reads those is not cut off.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        values: Mapping[str, Any],
-        device: str,
-        any_size: bool,
-        arrays: Collection[str],
-        takes: TakesInputs | None,
-        usual_size: KnownSize | None,
-        moved: Collection[str],
-    ) -> None:
-        self.values, self.usual_size, self.moved = values, usual_size, moved
-        self._model = model
-        self._device = device
-        self._any_size = any_size
-        self._arrays = frozenset(arrays)
-        self._takes = takes
-        self._functions: dict[tuple[str, ...], Any] = {}
+    model: Any
+    values: Mapping[str, Any]
+    device: str = "cpu"
+    any_size: bool = False
+    arrays: Collection[str] = ()
+    takes: TakesInputs | None = None
+    usual_size: KnownSize | None = None
+    moved: Collection[str] = ()
+    _functions: dict[tuple[str, ...], Any] = field(default_factory=dict, init=False)
 
     def __call__(self, batch: Array, names: tuple[str, ...], cut: NamedArrays = UNCUT) -> dict[str, Array]:
         """Return the values called `names` for a batch N×C×H×W; maps come back as N×C×H×W.
@@ -78,7 +73,7 @@ class Runner:
         tensorflow = import_tensorflow()
         inputs = [np.ascontiguousarray(array) for array in self._as_inputs(batch)]
         replacements = {
-            id(self.values[name]): value if name in self._arrays else channels_last(value)
+            id(self.values[name]): value if name in self.arrays else channels_last(value)
             for name, value in cut.items()
         }
         if cut:
@@ -91,18 +86,18 @@ class Runner:
         # TensorFlow warns of retracing if several grouped convolutions are compiled, because Keras has one
         # function for all.
         with (
-            tensorflow.device(tensorflow_device(self._device)),
+            tensorflow.device(tensorflow_device(self.device)),
             tf32(tensorflow, False),
             quiet_logger(tensorflow),
         ):
-            results = function([tensorflow.cast(array, self._model.inputs[0].dtype) for array in inputs])
+            results = function([tensorflow.cast(array, self.model.inputs[0].dtype) for array in inputs])
         # A model of Keras refers to itself in circles, and would hold the arrays until Python looks for it.
         replacements.clear()
         # TensorFlow's own memory, read-only: `Tensor.numpy` would copy it, and all maps of a network are
         # large.
         arrays = {name: np.asarray(results.pop(name)) for name in names}
         return {
-            name: array if name in self._arrays else channels_first(array) for name, array in arrays.items()
+            name: array if name in self.arrays else channels_first(array) for name, array in arrays.items()
         }
 
     def value_of(self, name: str) -> Hashable:
@@ -113,14 +108,14 @@ class Runner:
         """Return a batch as the model's inputs, in their axes. One of another size than the input's is
         refused.
         """
-        takes_map = self._takes is None or not self._takes.axes
+        takes_map = self.takes is None or not self.takes.axes
         if takes_map:
-            _, rows, columns, channels = self._model.inputs[0].shape
-            size = (None, None) if self._any_size else (rows, columns)
+            _, rows, columns, channels = self.model.inputs[0].shape
+            size = (None, None) if self.any_size else (rows, columns)
             expect_fit(batch.shape, channels, *size)
-        if self._takes is None:
+        if self.takes is None:
             return [batch.transpose(0, 2, 3, 1)]
-        return arrays_for_inputs(batch, self._takes, channels_last=True)
+        return arrays_for_inputs(batch, self.takes, channels_last=True)
 
     def _function(
         self, names: tuple[str, ...], cut: Mapping[int, Array] = MappingProxyType({})
@@ -131,7 +126,7 @@ class Runner:
         Args:
             cut: arrays that layers read in place of values, by the ids of Keras's symbolic values.
         """
-        tapped = _memory_saving_model()(self._model.inputs, {name: self.values[name] for name in names})
+        tapped = _memory_saving_model()(self.model.inputs, {name: self.values[name] for name in names})
         tapped.input_spec = None  # `expect_fit` checks the size
         # Keras would copy a plain dict, and hold the arrays as long as the model.
         tapped.cut = MappingProxyType(cut)
@@ -140,7 +135,7 @@ class Runner:
             values: dict[str, Any] = tapped(batches if len(batches) > 1 else batches[0], training=False)
             return values
 
-        is_grouped = any(getattr(layer, "groups", 1) > 1 for layer in self._model.layers)
+        is_grouped = any(getattr(layer, "groups", 1) > 1 for layer in self.model.layers)
         if not is_grouped:
             return call
         return cast(Callable[[Any], dict[str, Any]], import_tensorflow().function(call))
@@ -194,18 +189,9 @@ def _memory_saving_model() -> Any:
     return Frugal
 
 
-def attach_runner(
-    model: Any,
-    values: Mapping[str, Any],
-    device: str,
-    any_size: bool = False,
-    arrays: Collection[str] = (),
-    takes: TakesInputs | None = None,
-    usual_size: KnownSize | None = None,
-    moved: Collection[str] = (),
-) -> None:
-    """Attach a Runner with these arguments to a model for `run`; it is not saved with the model."""
-    setattr(model, _RUNNER, Runner(model, values, device, any_size, arrays, takes, usual_size, moved))
+def attach_runner(runner: Runner) -> None:
+    """Attach a Runner to its model for `run`; it is not saved with the model."""
+    setattr(runner.model, _RUNNER, runner)
 
 
 def usual_size_of(model: Any) -> tuple[int, int] | None:

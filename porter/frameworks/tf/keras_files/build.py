@@ -27,7 +27,7 @@ from porter.frameworks.tf.keras_files.layer_runs import COMPUTED, LayerRuns, res
 from porter.frameworks.tf.keras_files.operations import has_operation
 from porter.frameworks.tf.keras_files.variables import FileTensors
 from porter.frameworks.tf.layout import channels_last_shape
-from porter.frameworks.tf.run import attach_runner
+from porter.frameworks.tf.run import Runner, attach_runner
 from porter.frameworks.tf.runtime import (
     import_keras,
     keras_defaults,
@@ -111,7 +111,7 @@ def build_keras_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
                 f"the file's own model cannot be run: {'; '.join(builder.refused[:3])}", where=where
             )
         model = import_keras().Model([builder.source, *builder.further.values()], list(builder.taps.values()))
-    attach_runner(model, builder.taps, "cpu", arrays=graph.arrays, takes=graph, moved=builder.moved)
+    attach_runner(Runner(model, builder.taps, arrays=graph.arrays, takes=graph, moved=builder.moved))
     return model
 
 

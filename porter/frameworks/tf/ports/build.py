@@ -14,7 +14,7 @@ from porter.frameworks.tf.ports.config import MODEL_NAME
 from porter.frameworks.tf.ports.model import state_model
 from porter.frameworks.tf.ports.operations import SINCE
 from porter.frameworks.tf.ports.statement import CallValue, KerasCall, Statement
-from porter.frameworks.tf.run import attach_runner
+from porter.frameworks.tf.run import Runner, attach_runner
 from porter.frameworks.tf.runtime import import_keras, tensorflow_device
 from porter.graph.ops import is_map
 from porter.graph.plan import Plan
@@ -34,7 +34,9 @@ def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device
     with import_tensorflow().device(tensorflow_device(device)):
         model, values = connect(statement)
     arrays = {path for path, shape in plan.lowered.open_shapes.items() if not is_map(shape)}
-    attach_runner(model, values, device, arrays=arrays, takes=plan.lowered, usual_size=plan.usual_size)
+    attach_runner(
+        Runner(model, values, device, arrays=arrays, takes=plan.lowered, usual_size=plan.usual_size)
+    )
     return model
 
 
