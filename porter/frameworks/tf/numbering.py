@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from porter.frameworks.tf.call_order import layers_in_order
 from porter.frameworks.tf.layout import COUNTER_NAMES, keras_class, split_separable
 from porter.graph import Graph, Node
 
@@ -107,10 +108,9 @@ def counted_layers(
     Keras model.
 
     Such a file holds no layer names: it counts layers by class in the order of `model.layers`
-    (keras/src/saving/saving_lib.py, `_save_container_state`). The order is by falling depth, which is the
-    longest way to the output in layers, and within a depth by the first visit of a search from the output,
-    inputs from first to last (keras/src/ops/function.py, `map_graph`). A site padded by explicit amounts is
-    two layers deep, because Keras needs a ZeroPadding2D.
+    (keras/src/saving/saving_lib.py, `_save_container_state`). A site padded by explicit amounts is two
+    layers deep, because Keras needs a ZeroPadding2D; the depthwise half of a separable convolution is one
+    layer with the node after it.
 
     Args:
         graph: with the inputs of adds and concats in Keras's order.
@@ -122,19 +122,30 @@ def counted_layers(
     split_names = {path: split_separable(layer) for path, layer in layers.items()}
     kernels = {path: (layer, kernel) for path, (layer, kernel) in split_names.items() if kernel}
     depthwise_halves = {path for path, (_, kernel) in kernels.items() if kernel.startswith("depthwise")}
-    depths = _depths(graph, depthwise_halves)
-    visits = {path: index for index, path in enumerate(_depth_first_paths(graph))}
+    nodes = graph.by_path
+
+    def layers_in(path: str) -> int:
+        if path in nodes and _has_pad_layer(nodes[path]):
+            return 2
+        return 0 if path in depthwise_halves else 1
+
+    order = layers_in_order(
+        [graph.output],
+        lambda path: nodes[path].inputs if path in nodes else (),
+        layer_of=lambda path: path,
+        layers_in=layers_in,
+    )
     counts: Counter[str] = Counter()
     counted_names: dict[str, str] = {}
     names: dict[str, str] = {}
-    for path in sorted(visits, key=lambda path: (-depths[path], visits[path])):
+    for path in filter(nodes.__contains__, order):  # without the inputs
         layer, kernel = kernels.get(path, (path, ""))
         if kernel:
             kind: str | None = "SeparableConv2D"
         elif path in convolutions:
             kind = "Conv2D"
         else:
-            kind = keras_class(graph, graph.by_path[path])
+            kind = keras_class(graph, nodes[path])
         if kind is None:
             continue
         # The two halves of a separable convolution are one layer, counted once.
@@ -145,41 +156,7 @@ def counted_layers(
     return names
 
 
-def _depths(graph: Graph, depthwise_halves: Collection[str]) -> dict[str, int]:
-    """Return how many layers lie between each node and the output, the longest way; nodes that do not lead
-    there are left out. The depthwise half of a separable convolution is one layer with the node after it.
-    """
-    depths: dict[str, int] = {graph.output: 0}
-    # From the output on; what does not lead to it has no depth.
-    for node in reversed(graph.nodes):
-        if node.path not in depths:
-            continue
-        if _has_pad_layer(node):
-            layers_of_node = 2
-        elif node.path in depthwise_halves:
-            layers_of_node = 0  # it is in the layer of the next node
-        else:
-            layers_of_node = 1
-        for path in node.inputs:
-            depths[path] = max(depths.get(path, 0), depths[node.path] + layers_of_node)
-    return depths
-
-
 def _has_pad_layer(node: Node) -> bool:
     """Say whether Keras needs a ZeroPadding2D before the node's layer."""
     convention = getattr(node.op, "convention", None)
     return convention is not None and convention.rule == "explicit" and any(convention.pads)
-
-
-def _depth_first_paths(graph: Graph) -> list[str]:
-    """Return the paths in the order of their first visit by a depth-first search from the output."""
-    visited: dict[str, None] = {}
-    waiting = [graph.output]
-    while waiting:
-        path = waiting.pop()
-        if path in visited or path not in graph.by_path:
-            continue
-        visited[path] = None
-        # The first input is taken next.
-        waiting += reversed(graph.by_path[path].inputs)
-    return list(visited)

@@ -16,7 +16,7 @@ from porter.base.dtypes import Dtype
 from porter.base.errors import GraphError
 from porter.base.options import FOLD_BN
 from porter.frameworks import Tensors
-from porter.graph.walks import in_order
+from porter.frameworks.tf.call_order import layers_in_order, search_depths
 
 Shape: TypeAlias = tuple[int | None, ...]
 """Sizes, batch first; None where they are open."""
@@ -113,28 +113,9 @@ class Statement:
 
     @cached_property
     def calls_in_order(self) -> tuple[tuple[KerasCall, ...], ...]:
-        """The calls that lead to an output, those of one layer together, in the order of `model.operations`.
-
-        The order is by falling depth, which is the longest way to an output, and within a depth by the first
-        visit of a search from the outputs, inputs from first to last. A call is as deep as the deepest call
-        of its layer that the search left after it (keras/src/ops/function.py, `map_graph`).
-        """
-        visits = list(self._depth_by_visit)
-        depths = dict.fromkeys(self._depth_by_visit, 0)
-        deepest = dict[str, int]()  # by the name of the layer
-        # Each call behind those that it reads, so that the loop begins at the outputs.
-        sorted_calls = in_order(
-            (self.values[path].call for path in self.outputs), lambda index: self.calls[index].inputs
-        )
-        for index in reversed(sorted_calls):
-            name = self.calls[index].name
-            # A call is at least as deep as the other calls of its layer so far.
-            depths[index] = deepest[name] = max(depths[index], deepest.get(name, 0))
-            for source in self.calls[index].inputs:
-                depths[source] = max(depths[source], depths[index] + 1)
-        names = dict.fromkeys(self.calls[index].name for index in visits)
-        # A stable sort: within a depth, names stay in the order of visits.
-        return tuple(self._calls_by_name[name] for name in sorted(names, key=lambda name: -deepest[name]))
+        """The calls that lead to an output, those of one layer together, as `model.operations` has them."""
+        layers = layers_in_order(self._ends, self._inputs_of, lambda index: self.calls[index].name)
+        return tuple(self._calls_by_name[name] for name in layers)
 
     @cached_property
     def _calls_by_name(self) -> Mapping[str, tuple[KerasCall, ...]]:
@@ -153,21 +134,20 @@ class Statement:
         values = [call.value for call in self._calls_by_name[name]]
         return name, values.index(symbol)
 
+    @property
+    def _ends(self) -> list[int]:
+        """The indices of the calls that give the outputs, in order."""
+        return [self.values[path].call for path in self.outputs]
+
+    def _inputs_of(self, index: int) -> tuple[int, ...]:
+        return self.calls[index].inputs
+
     @cached_property
     def _depth_by_visit(self) -> Mapping[int, int]:
-        """The indices of calls in the order of their first visit, each with how many calls of itself Keras's
-        search is in then (its `_build_map_helper`).
+        """The indices of the calls that lead to an output, each with how many calls of itself Keras's search
+        is in at its first visit.
         """
-        visited: dict[int, int] = {}
-        # A stack of calls to visit, each with its depth; the last one is visited next.
-        waiting = [(self.values[path].call, 1) for path in reversed(self.outputs)]
-        while waiting:
-            index, depth = waiting.pop()
-            if index not in visited:
-                visited[index] = depth
-                # The first input is taken next.
-                waiting += [(source, depth + 1) for source in reversed(self.calls[index].inputs)]
-        return visited
+        return search_depths(self._ends, self._inputs_of)
 
     def expect_loadable(self) -> None:
         """Refuse a model that Keras cannot load.
