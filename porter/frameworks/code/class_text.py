@@ -22,28 +22,8 @@ from porter.frameworks.code.text import (
     spell,
 )
 from porter.frameworks.code.tree import Body
+from porter.frameworks.code.written_class import Class, ClassesByName, Parameter
 from porter.graph.blocks.parameters import Arguments, Vector
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A constructor argument: its value in each use, and its default, if most uses share one."""
-
-    name: str
-    values: Vector
-    default: str | None
-
-
-@dataclass(frozen=True)
-class Class:
-    """A class that model.py gets: its name, its constructor's arguments, and its lines."""
-
-    name: str
-    parameters: tuple[Parameter, ...]
-    lines: tuple[str, ...]
-
-
-ClassesByName = Mapping[str, Class]
 
 
 @dataclass(frozen=True)

@@ -22,28 +22,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from typing import Protocol
 
 from porter.frameworks.code.language import Language
 from porter.frameworks.code.template import Edge, TemplatePart
 from porter.frameworks.code.text import Bracketed, Code, Expression, Item, literal, spell
+from porter.frameworks.code.written_class import ClassesByName
 from porter.graph.blocks.parameters import PlainValue
 
 SHORTEST = 5
 """The least number of uses for which a loop reads better than single lines."""
-
-
-class _HasParameters(Protocol):
-    @property
-    def parameters(self) -> Sequence[_HasName]: ...
-
-
-class _HasName(Protocol):
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def default(self) -> str | None: ...
 
 
 WriteUse = Callable[[str, Mapping[str, Expression]], Bracketed]
@@ -244,7 +231,7 @@ class PartRun:
 
 def find_runs(
     parts: Sequence[TemplatePart],
-    classes: Mapping[str, _HasParameters],
+    classes: ClassesByName,
     outputs: Sequence[Edge] = (),
     shortest: int = SHORTEST,
 ) -> list[PartRun]:
@@ -256,7 +243,7 @@ def find_runs(
     ]
 
 
-def _make_run(row: Sequence[TemplatePart], classes: Mapping[str, _HasParameters]) -> PartRun:
+def _make_run(row: Sequence[TemplatePart], classes: ClassesByName) -> PartRun:
     """Return consecutive uses of one class as a run, with the arguments of each in the module's only use."""
     kind = row[0].alternatives[0].kind
     _, start = _split_number(row[0].name)
@@ -269,14 +256,14 @@ def _make_run(row: Sequence[TemplatePart], classes: Mapping[str, _HasParameters]
     )
 
 
-def find_whole_run(parts: Sequence[TemplatePart], classes: Mapping[str, _HasParameters]) -> PartRun | None:
+def find_whole_run(parts: Sequence[TemplatePart], classes: ClassesByName) -> PartRun | None:
     """Return the run of all `parts` of a chain; None where they are not one run."""
     runs = find_runs(parts, classes, shortest=1)
     return runs[0] if runs and len(runs[0].names) == len(parts) else None
 
 
 def _split_into_rows(
-    parts: Sequence[TemplatePart], classes: Mapping[str, _HasParameters], outputs: Sequence[Edge]
+    parts: Sequence[TemplatePart], classes: ClassesByName, outputs: Sequence[Edge]
 ) -> Iterator[list[TemplatePart]]:
     """Yield the longest sequences of parts that one loop can make and call: numbered uses of one class, each
     read by the next one only. A single part is a sequence too.

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from keyword import iskeyword
 
-from porter.frameworks.code.class_text import Class, Known, call_class, recurring_norms, write_class
+from porter.frameworks.code.class_text import Known, call_class, recurring_norms, write_class
 from porter.frameworks.code.language import Language, LayerStep
 from porter.frameworks.code.loops import SHORTEST, PartRun, find_whole_run
 from porter.frameworks.code.stages import Stages, write_stages
 from porter.frameworks.code.template import ClassUse, Template, signature, unify
 from porter.frameworks.code.text import call, flat
 from porter.frameworks.code.tree import Body
+from porter.frameworks.code.written_class import Class
 from porter.graph import INPUT, Graph, axes_text, batch_text
 from porter.graph.blocks.block_uses import Unlike
 from porter.graph.blocks.parameters import PlainValue, Vector
