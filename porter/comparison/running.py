@@ -243,7 +243,10 @@ def outputs_apart(
 
 
 def worse(worst: Distance | None, output_a: Array, output_b: Array) -> Distance:
-    """Return the larger of the worst distance so far and that of two outputs of as many numbers."""
+    """Return the larger of the worst distance so far and that of two outputs of as many numbers. NaN is the
+    worst, and stays it.
+    """
     apart = distance(output_a, output_b.reshape(output_a.shape))
-    # not `>`, because NaN is the worst
-    return apart if worst is None or not apart.rel_l2 <= worst.rel_l2 else worst
+    if worst is None or math.isnan(apart.rel_l2) or apart.rel_l2 > worst.rel_l2:
+        return apart
+    return worst

@@ -14,6 +14,7 @@ from porter.comparison.aligning import Pairing, align
 from porter.comparison.closeness import EXACT, ROUNDED
 from porter.comparison.differing import Differences
 from porter.comparison.normal_form import normal_form
+from porter.comparison.running import worse
 from porter.graph import FurtherInput, Graph, Node, ops, tensor_shapes
 from porter.graph.folding import fold_norms
 from porter.padding import Convention, Window
@@ -404,3 +405,15 @@ def test_inputs_and_outputs_are_paired_by_their_places() -> None:
         *two.nodes[2:],
     )
     assert [kind for kind, _ in found(replace(two, nodes=wrong), mine, two, mine)] == ["operator", "operator"]
+
+
+def test_a_distance_that_is_no_number_stays_the_worst() -> None:
+    """The norms of numbers near float64's largest are infinite, and their ratio is NaN: equal outputs after
+    them hid it.
+    """
+    largest, small = np.full((1, 8), 1e308), np.ones((1, 8))
+    with np.errstate(over="ignore"):
+        undefined = worse(worse(None, small, 2 * small), largest, -largest)
+    assert math.isnan(undefined.rel_l2) and worse(undefined, small, small) is undefined
+    apart = worse(None, small, 2 * small)
+    assert worse(apart, small, small) is apart and worse(apart, small, 3 * small).rel_l2 == 2
