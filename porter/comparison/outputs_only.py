@@ -11,7 +11,7 @@ import numpy as np
 
 from porter.base.dtypes import Array
 from porter.base.errors import PorterError
-from porter.comparison.running import worse
+from porter.comparison.running import IMAGES, worse
 from porter.comparison.sides import IN, Side
 from porter.frameworks import get_destination
 from porter.frameworks.in_memory import Held
@@ -26,7 +26,6 @@ from porter.verification.own_build import OwnBuild
 from porter.verification.results import Distance
 from porter.verification.user_code import running_model
 
-_IMAGES = 2
 Outputs: TypeAlias = Callable[[Array], Sequence[Array]]
 
 
@@ -45,7 +44,7 @@ def outputs_only(
     try:
         runs = [_outputs(side, each) for side, each in zip(sides, opened, strict=True)]
         for value_range in FALLBACKS:
-            images = make_images(size, _IMAGES, channels, value_range)
+            images = make_images(size, IMAGES, channels, value_range)
             outputs_a, outputs_b = (run(images.astype(np.float32)) for run in runs)
             if [value.size for value in outputs_a] != [value.size for value in outputs_b]:
                 shapes = [

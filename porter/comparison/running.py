@@ -24,7 +24,8 @@ from porter.verification.numbers import distance, farthest_draw
 from porter.verification.own_build import OwnBuild
 from porter.verification.results import Distance
 
-_IMAGES = 2
+IMAGES = 2
+"""So many images of each range two models' outputs are compared on."""
 
 
 @dataclass(frozen=True)
@@ -232,7 +233,7 @@ def outputs_apart(
         return None
     worst: Distance | None = None
     for value_range, size in product(FALLBACKS, sizes):
-        images = make_images(size, _IMAGES, form_a.graph.channels, value_range)
+        images = make_images(size, IMAGES, form_a.graph.channels, value_range)
         values = [model.run(images, "float64", model.graph.outputs) for model in models]
         for path_a, path_b in zip(form_a.graph.outputs, form_b.graph.outputs, strict=True):
             output_a, output_b = values[0][path_a], values[1][path_b]
