@@ -21,7 +21,7 @@ from porter.verification.draws import LEAST_DRAWS, Draws
 from porter.verification.inputs import FALLBACKS, make_images
 from porter.verification.memory import in_parts
 from porter.verification.numbers import distance, farthest_draw
-from porter.verification.own_build import OwnBuild
+from porter.verification.references.own_build import OwnBuild
 from porter.verification.results import Distance
 
 IMAGES = 2

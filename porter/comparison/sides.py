@@ -23,7 +23,7 @@ from porter.source.open import open_source
 from porter.source.opened import Opened
 from porter.source.place import InMemory, Place, PortFolder, find
 from porter.source.wishes import Wishes
-from porter.verification.user_code import model_of_code, parse_code
+from porter.verification.references.user_code import model_of_code, parse_code
 
 _TORCH_EXPORT = "torch-export"
 """The format of modules of torch, exported or in memory."""

@@ -48,7 +48,7 @@ from porter.source.training_pads import parse_padding, with_padding
 from porter.source.wishes import Wishes
 
 if TYPE_CHECKING:
-    from porter.verification.user_reference import ReferenceName
+    from porter.verification.references.user_reference import ReferenceName
 
 
 @dataclass(frozen=True)
@@ -245,6 +245,6 @@ def _reference(reference: str | PathLike[str] | None) -> ReferenceName | None:
     """
     if reference is None:
         return None
-    from porter.verification.user_reference import parse_reference
+    from porter.verification.references.user_reference import parse_reference
 
     return parse_reference(fspath(reference))

@@ -53,7 +53,7 @@ from porter.source.photo_protocol import protocol_doubt
 from porter.source.wishes import NONE, Wishes
 
 if TYPE_CHECKING:
-    from porter.verification.user_reference import ReferenceName
+    from porter.verification.references.user_reference import ReferenceName
     from porter.verification.verdict import Verdict
 
 

@@ -12,8 +12,8 @@ from porter.data.preprocess import Preprocess
 from porter.frameworks import Classifier
 from porter.port import StoredPort
 from porter.source.opened import Opened
-from porter.verification.own_build import OwnBuild
-from porter.verification.source_forms import Form, with_fallback
+from porter.verification.references.own_build import OwnBuild
+from porter.verification.references.source_references import Form, with_fallback
 
 SourceModel = tuple[str, Classifier, tuple[str, ...]]
 """The name of the source's model, its classifier, and warnings."""

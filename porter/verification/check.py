@@ -34,7 +34,7 @@ from porter.verification.memory import in_parts, trim
 from porter.verification.numbers import AMPLIFIED, LEAST_WRONG, moved, norms
 from porter.verification.parity import NodeLimits, compare
 from porter.verification.port_run import PortRun
-from porter.verification.references import CutSource, SourceValues
+from porter.verification.references.reference import CutSource, SourceValues
 from porter.verification.results import NOT_FINITE, Parity
 from porter.verification.scales import Absolute
 from porter.verification.sizes import Sizes

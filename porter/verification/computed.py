@@ -24,7 +24,7 @@ from porter.frameworks import OwnTensors, Tensors, is_converted
 from porter.graph import Graph
 from porter.graph.folding import absorb_biases, fold_norms
 from porter.port import Record, StoredPort
-from porter.verification.references import CutSource, SourceValues, Wrapped
+from porter.verification.references.reference import CutSource, SourceValues, Wrapped
 
 
 def unrounded_tensors(port: StoredPort, graph: Graph, tensors: Tensors) -> OwnTensors:
@@ -102,8 +102,8 @@ class Shifted(Wrapped):
 
     def run_cut(self, batch: Array, paths: Collection[str], cut: NamedArrays) -> dict[str, Array]:
         """Run the source with values replaced, under the port's paths, as
-        porter.verification.references.CutSource says: return values by path. Paths that the source has not
-        are left out; without a source that can be cut, return none.
+        porter.verification.references.reference.CutSource says: return values by path. Paths that the source
+        has not are left out; without a source that can be cut, return none.
         """
         if not isinstance(self.source, CutSource):
             return {}
@@ -120,7 +120,7 @@ class Shifted(Wrapped):
         }
 
     def is_moved(self, path: str) -> bool:
-        """Ask the source under the port's path; see porter.verification.references.CutSource."""
+        """Ask the source under the port's path; see porter.verification.references.reference.CutSource."""
         source_path = self._source_path(path)
         return (
             source_path is not None

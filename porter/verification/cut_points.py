@@ -34,7 +34,7 @@ from porter.verification.numbers import (
     moved,
 )
 from porter.verification.parity import FLOAT32_LIMIT, MOST_ROUNDING
-from porter.verification.references import CutSource
+from porter.verification.references.reference import CutSource
 from porter.verification.results import CutCounts, FirstBad, NodeDistance, Parity
 from porter.verification.sizes import least_general_size
 

@@ -19,7 +19,7 @@ from porter.graph.ops import shape_text
 from porter.padding import ANY
 from porter.verification.numbers import distance, moved, norms
 from porter.verification.parity import FLOAT32_LIMIT, OTHER_FUNCTION, OWN_ROUNDING, ROUNDING_DRAWS
-from porter.verification.user_code import running_model
+from porter.verification.references.user_code import running_model
 from porter.verification.witnesses import Testimony
 
 
@@ -47,7 +47,7 @@ def compare_with_saved_graph(saved: Saved, checkpoint: Checkpoint, batch: Array)
         read_outputs = read.outputs(read.type)
     except (NotInstalled, CannotRun) as error:
         held = f"the outputs: by porter's reading only, because {escaped(error.message)}"
-        # A copy of the model is a reference of its own (porter.verification.user_reference).
+        # A copy of the model is a reference of its own (porter.verification.references.user_reference).
         return Testimony((held,), None if saved.make_copy else f"{itself}, whose file does not run")
     for number, (wanted, got) in enumerate(zip(model_outputs, read_outputs, strict=True)):
         where = f"output {number + 1} of {itself}" if count > 1 else f"the output of {itself}"

@@ -22,7 +22,7 @@ from porter.verification.bounds import Reached
 from porter.verification.evidence import Samples, tells_nothing_because, unexcited
 from porter.verification.memory import in_parts, release, trim, weights_in
 from porter.verification.numbers import FLOAT64_LIMIT, Norms, distance, moved, norms, top_margin
-from porter.verification.references import SourceValues
+from porter.verification.references.reference import SourceValues
 from porter.verification.results import NOT_FINITE, Distance, FirstBad, NodeDistance, Parity
 
 FLOAT32_LIMIT = 1e-5

@@ -18,20 +18,26 @@ from porter.port import OWN_BUILD, Record, StoredPort
 from porter.source.opened import Opened
 from porter.verification.check import Check
 from porter.verification.computed import expect_numbers, unrounded_tensors, with_port_paths
-from porter.verification.file_graph_source import FileGraphSource
 from porter.verification.inputs import make_images
 from porter.verification.itself import compare_with_saved_graph, half_precision_loss
 from porter.verification.loss import INPUTS, with_loss
 from porter.verification.memory import release, weights_in
-from porter.verification.open_reference import open_given
-from porter.verification.own_build import OwnBuild
 from porter.verification.parity import MOST_ROUNDING
-from porter.verification.references import SourceValues
+from porter.verification.references.file_graph_reference import FileGraphSource
+from porter.verification.references.open_reference import open_given
+from porter.verification.references.own_build import OwnBuild
+from porter.verification.references.reference import SourceValues
+from porter.verification.references.source_references import (
+    Form,
+    first_that_runs,
+    own_build,
+    references_of,
+    with_fallback,
+)
+from porter.verification.references.user_reference import IMAGES, ReferenceName, model_itself
 from porter.verification.sizes import Sizes, sizes_to_compare
-from porter.verification.source_forms import Form, first_that_runs, own_build, references_of, with_fallback
 from porter.verification.trained import prove_trained
 from porter.verification.user_proof import prove_given
-from porter.verification.user_reference import IMAGES, ReferenceName, model_itself
 from porter.verification.verdict import Verdict, first_telling
 from porter.verification.witnesses import ask_witness
 

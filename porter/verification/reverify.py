@@ -19,7 +19,7 @@ from porter.source.in_memory import parse_weights
 from porter.source.reopening import reopen_source
 from porter.verification import proving
 from porter.verification.check import PROVED_DTYPES, Check
-from porter.verification.user_reference import parse_reference
+from porter.verification.references.user_reference import parse_reference
 from porter.verification.verdict import Verdict
 
 _MOST_NUMBERS, _MOST_TIMES = 1 << 24, 4

@@ -31,7 +31,7 @@ from porter.graph.ops import Rearrange, SpaceToDepth
 from porter.graph.plan import Plan
 from porter.padding import ANY, KnownSize
 from porter.verification.memory import expect_memory
-from porter.verification.references import SourceValues
+from porter.verification.references.reference import SourceValues
 
 LEAST_SIDE = 32
 """No image is smaller, unless the native size is: on a few pixels, a mistake in what has no window would not

@@ -17,9 +17,9 @@ from porter.graph import Graph, site_of
 from porter.graph.plan import make_plan
 from porter.verification.check import Check
 from porter.verification.numbers import distance
-from porter.verification.own_build import OwnBuild
 from porter.verification.parity import NodeLimits, compare
-from porter.verification.references import SourceValues, Wrapped
+from porter.verification.references.own_build import OwnBuild
+from porter.verification.references.reference import SourceValues, Wrapped
 from porter.verification.sizes import Sizes
 from porter.verification.verdict import Shipped, Verdict
 

@@ -13,10 +13,10 @@ from porter.verification.computed import Shifted, with_port_paths
 from porter.verification.evidence import LEAST, variation
 from porter.verification.inputs import SMOOTH
 from porter.verification.numbers import norms
-from porter.verification.references import SourceValues
+from porter.verification.references.reference import SourceValues
+from porter.verification.references.user_reference import UserReference
 from porter.verification.results import Parity
 from porter.verification.sizes import Sizes, sizes_to_compare
-from porter.verification.user_reference import UserReference
 from porter.verification.verdict import UserProof, first_telling
 
 ROUNDED = 1e-6

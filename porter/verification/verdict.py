@@ -52,7 +52,7 @@ class UserProof:
 
     Attributes:
         file: None where it is the model in memory that was ported.
-        apart: see porter.verification.user_reference.UserReference.
+        apart: see porter.verification.references.user_reference.UserReference.
         fed: see Verdict.
     """
 

@@ -20,13 +20,14 @@ from porter.graph.plan import make_plan
 from porter.padding import Size
 from porter.padding.sizes import InputSizes
 from porter.port import GivenFile, Record, StoredPort
-from porter.verification import proving, source_forms
+from porter.verification import proving
 from porter.verification.check import PROVED_DTYPES, Check
 from porter.verification.computed import unrounded_tensors
-from porter.verification.own_build import OwnBuild
-from porter.verification.references import CutSource
+from porter.verification.references import source_references
+from porter.verification.references.own_build import OwnBuild
+from porter.verification.references.reference import CutSource
+from porter.verification.references.user_reference import UserReference
 from porter.verification.user_proof import prove_given
-from porter.verification.user_reference import UserReference
 from porter.verification.verdict import Verdict
 from tests.support.arrays import Array
 from tests.support.parity import Remembered
@@ -110,7 +111,7 @@ class MemorySource:
 
 
 def _references_of(source: MemorySource, dtype: Dtype) -> Iterator[Remembered]:
-    """In place of porter.verification.source_forms.references_of."""
+    """In place of porter.verification.references.source_references.references_of."""
     yield source.reference
 
 
@@ -163,7 +164,7 @@ def ask(port: StoredPort, source: MemorySource) -> tuple[Verdict | None, str]:
 def _asked(port: StoredPort, opened: Any, dtypes: Sequence[Dtype]) -> tuple[Verdict, tuple[str, ...]]:
     if opened.given is None:
         with (
-            patch.object(source_forms, "references_of", _references_of),
+            patch.object(source_references, "references_of", _references_of),
             patch.object(proving, "references_of", _references_of),
         ):
             return proving.prove_against(Check(port, tuple(dtypes)), opened)

@@ -38,7 +38,7 @@ from porter.port import StoredPort
 from porter.recipe import expand, find_recipe
 from porter.source.reopening import reopen_source
 from porter.verification.inputs import SIGNED, InputRange, stated_range
-from porter.verification.source_forms import references_of
+from porter.verification.references.source_references import references_of
 from tests.mutation.by_hand import SIZE, by_hand
 from tests.mutation.judge import Judge
 from tests.mutation.made_files import MADE, SIDE

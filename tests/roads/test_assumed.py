@@ -24,8 +24,8 @@ from porter.source.by_recipe import open_candidate
 from porter.source.fitting.candidate import Candidate
 from porter.source.reopening import reopen_source
 from porter.verification.check import Check
+from porter.verification.references.source_references import references_of
 from porter.verification.sizes import Sizes
-from porter.verification.source_forms import references_of
 from tests.support.fixtures import WeightsMaker
 from tests.support.recipe.recipes import VALID, copied, write
 from tests.support.standin_files import source_checkpoint

@@ -25,8 +25,8 @@ from porter.source.fitting.by_names import fit_by_names
 from porter.source.fitting.candidate import Candidate
 from porter.source.open import open_source
 from porter.source.place import find
-from porter.verification.source_forms import references_of
-from porter.verification.zoo_reference import ZooReference
+from porter.verification.references.source_references import references_of
+from porter.verification.references.zoo_reference import ZooReference
 from porter.zoos.implementation import BuildRequest, get_implementation
 from tests.support.arrays import Array
 from tests.support.standin_files import make_batch, source_checkpoint, standin_graph, standin_tensors

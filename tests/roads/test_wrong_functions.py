@@ -13,8 +13,8 @@ from porter.graph import BatchNorm, Graph
 from porter.graph.plan import make_plan
 from porter.padding import LOWEST, Convention
 from porter.recipe import expand, find_recipe
-from porter.verification.own_build import OwnBuild
 from porter.verification.parity import compare
+from porter.verification.references.own_build import OwnBuild
 from porter.verification.results import Parity
 from tests.support.parity import Remembered
 from tests.support.standin_files import make_batch, standin_graph, standin_tensors, with_convention

@@ -10,8 +10,8 @@ from porter.graph import site_of
 from porter.graph.plan import make_plan
 from porter.padding import ANY, Convention
 from porter.recipe import find_recipe
-from porter.verification.own_build import OwnBuild
 from porter.verification.parity import compare
+from porter.verification.references.own_build import OwnBuild
 from porter.verification.results import Parity
 from porter.verification.sizes import small_sizes
 from tests.support.parity import Remembered

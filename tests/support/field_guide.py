@@ -27,7 +27,7 @@ from porter.graph.pads import with_conventions
 from porter.padding import LOWEST, Convention, Rounding, Window, row
 from porter.recipe import find_recipe
 from porter.verification.numbers import distance
-from porter.verification.own_build import OwnBuild
+from porter.verification.references.own_build import OwnBuild
 from porter.verification.results import Distance
 from tests.support.arrays import Array
 from tests.support.checkout import ROOT

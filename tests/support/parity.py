@@ -16,12 +16,12 @@ from porter.source.opened import Opened
 from porter.source.place import find
 from porter.verification.check import Check
 from porter.verification.computed import unrounded_tensors
-from porter.verification.open_reference import open_given
-from porter.verification.references import SourceValues
+from porter.verification.references.open_reference import open_given
+from porter.verification.references.reference import SourceValues
+from porter.verification.references.source_references import references_of
+from porter.verification.references.user_reference import ReferenceName
 from porter.verification.results import Parity
 from porter.verification.sizes import Sizes
-from porter.verification.source_forms import references_of
-from porter.verification.user_reference import ReferenceName
 from tests.support.arrays import Array
 
 
@@ -50,7 +50,7 @@ class Remembered:
         return self.values[key]
 
     def __getattr__(self, name: str) -> Any:
-        """What a source has that takes other values than its own (porter.verification.references)."""
+        """What a source has that takes other values than its own (CutSource of porter.verification)."""
         if name not in ("run_cut", "is_moved"):
             raise AttributeError(name)
         return getattr(self.source, name)

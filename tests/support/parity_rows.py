@@ -24,7 +24,7 @@ from porter.padding import ANY
 from porter.port import StoredPort
 from porter.source.opened import Opened
 from porter.verification.check import PROVED_DTYPES
-from porter.verification.references import SourceValues
+from porter.verification.references.reference import SourceValues
 from porter.verification.results import Parity
 from porter.verification.sizes import Sizes, takes_size
 from tests.support.checkout import commit

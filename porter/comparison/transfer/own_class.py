@@ -11,7 +11,7 @@ from porter.base.errors import PorterError, UsageError, first_line
 from porter.base.options import INTO
 from porter.frameworks.in_memory import is_model
 from porter.recipe.spelling import hint
-from porter.verification.user_code import expect_model, model_of_code, parse_code
+from porter.verification.references.user_code import expect_model, model_of_code, parse_code
 
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
 

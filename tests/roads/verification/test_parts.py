@@ -18,8 +18,8 @@ from porter.port import StoredPort
 from porter.source.reopening import reopen_source
 from porter.verification import memory
 from porter.verification.check import Check
-from porter.verification.file_graph_source import FileGraphSource
 from porter.verification.proving import prove_against
+from porter.verification.references.file_graph_reference import FileGraphSource
 from porter.verification.verdict import Verdict
 from tests.support.standin_files import with_convention
 

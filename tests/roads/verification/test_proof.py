@@ -26,9 +26,9 @@ from porter.source.reopening import reopen_source
 from porter.verification import parity
 from porter.verification.check import Check
 from porter.verification.inputs import SIGNED, make_images
-from porter.verification.references import SourceValues
+from porter.verification.references.reference import SourceValues
+from porter.verification.references.source_references import references_of
 from porter.verification.sizes import Sizes
-from porter.verification.source_forms import references_of
 from porter.verification.verdict import Verdict
 from tests.support.arrays import Array
 from tests.support.fixtures import Cli
@@ -93,7 +93,7 @@ def networks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import keras
 
     from porter.verification.inputs import PIXELS, make_images
-    from porter.verification.user_code import load_maker
+    from porter.verification.references.user_code import load_maker
 
     folder = tmp_path_factory.mktemp("networks")
     (folder / "model.py").write_text(KERAS)
@@ -418,7 +418,9 @@ def test_a_disagreement_of_two_references_is_named_as_theirs(
     assert cli("convert", file, "--to", "torch", "--out", "right").status == 0
     monkeypatch.setattr("porter.frameworks.onnx.double.own_operators", lambda opset: [])
     with monkeypatch.context() as lacking:  # a failure stays one where the two cannot be compared
-        lacking.setattr("porter.verification.file_graph_source.FileGraphSource.disagreement", not_to_be_run)
+        lacking.setattr(
+            "porter.verification.references.file_graph_reference.FileGraphSource.disagreement", not_to_be_run
+        )
         wrong = cli("convert", file, "--to", "torch", "--keep-activation", "--out", "port")
         refused(wrong, "the port is not the source's function: y is the first node that differs", status=1)
     ran = cli("convert", file, "--to", "torch", "--keep-activation", "--out", "port")
@@ -443,7 +445,9 @@ def test_a_mistake_that_is_as_small_as_rounding_is_told_by_the_other_program(
 
     monkeypatch.setattr("porter.frameworks.onnx.file_reference.make_model_session", steeper)
     with monkeypatch.context() as lacking:
-        lacking.setattr("porter.verification.file_graph_source.FileGraphSource.disagreement", not_to_be_run)
+        lacking.setattr(
+            "porter.verification.references.file_graph_reference.FileGraphSource.disagreement", not_to_be_run
+        )
         assert cli("convert", file, "--to", "torch", "--out", "proved").status == 0
     ran = cli("convert", file, "--to", "torch", "--out", "port")
     refused(ran, "not proved: onnxruntime and ONNX's reference implementation disagree on 'y' (", status=1)

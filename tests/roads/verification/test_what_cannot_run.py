@@ -26,8 +26,8 @@ from porter.frameworks.onnx import session
 from porter.frameworks.tf.runtime import import_keras
 from porter.frameworks.torch import exported
 from porter.port import OWN_BUILD
+from porter.verification.references.user_code import load_maker
 from porter.verification.sizes import sizes_to_compare
-from porter.verification.user_code import load_maker
 from porter.zoos import keras_hub, transformers
 from porter.zoos.implementation import BuildRequest, get_implementation
 from porter.zoos.slim import tf_slim

@@ -24,7 +24,7 @@ from porter.graph import Add, BatchNorm, Conv, Graph, Node, Op, Relu
 from porter.graph.blocks.find_blocks import find_blocks
 from porter.padding import Convention, Window
 from porter.source.own_graph import open_graph
-from porter.verification.user_code import load_maker
+from porter.verification.references.user_code import load_maker
 from tests.support.fixtures import Cli
 from tests.support.recipe.recipes import VALID, write
 from tests.support.refusals import refused

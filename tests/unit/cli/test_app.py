@@ -509,7 +509,7 @@ def test_converting_only_weights_imports_no_reader_of_graphs(
         "ml_dtypes",
         "porter.source.fitting.by_graph",
         "porter.formats.keras.graph",
-        "porter.verification.references",
+        "porter.verification.references.reference",
     }
     assert not imported_by(*arguments, "--out", tmp_path / "p") & unneeded
 

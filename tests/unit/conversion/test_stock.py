@@ -29,9 +29,9 @@ from porter.port import Record, read_port
 from porter.recipe import Member, expand, find_recipe
 from porter.verification.check import Check
 from porter.verification.computed import Shifted
-from porter.verification.own_build import OwnBuild
+from porter.verification.references.own_build import OwnBuild
+from porter.verification.references.source_references import own_build
 from porter.verification.sizes import Sizes
-from porter.verification.source_forms import own_build
 from porter.zoos.implementation import StockModel, stock_libraries
 from porter.zoos.timm import import_timm
 from porter.zoos.torchvision import import_models

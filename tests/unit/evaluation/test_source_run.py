@@ -16,9 +16,9 @@ from porter.base.ways_to_run import FP32, Run
 from porter.evaluation.source_run import source_classifier
 from porter.filegraph.checkpoint import Checkpoint
 from porter.graph import Dense, Node, Relu
-from porter.verification import source_forms
-from porter.verification.own_build import OwnBuild
-from porter.verification.zoo_reference import ZooReference
+from porter.verification.references import source_references
+from porter.verification.references.own_build import OwnBuild
+from porter.verification.references.zoo_reference import ZooReference
 from porter.zoos.implementation import Implementation
 from tests.support.evaluation.protocols import PROTOCOLS
 
@@ -82,8 +82,8 @@ def opened(references: list[ZooReference], zoo: str = "tf", shipped: Any = None)
 
 @pytest.fixture(autouse=True)
 def forms_of_stubs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_forms, "references_of", lambda source, dtype: source.references(dtype))
-    monkeypatch.setattr(source_forms, "own_build", lambda source, dtype: source.own(dtype))
+    monkeypatch.setattr(source_references, "references_of", lambda source, dtype: source.references(dtype))
+    monkeypatch.setattr(source_references, "own_build", lambda source, dtype: source.own(dtype))
 
 
 PORT: Any = SimpleNamespace(record=SimpleNamespace(framework="torch"))

@@ -53,7 +53,7 @@ def build():
 COMMAND = "from porter.cli.app import main; main()"
 LOAD = "import sys, porter; porter.load(sys.argv[1])"
 CODE = (
-    "import sys; from pathlib import Path; from porter.verification.user_code import load_maker; "
+    "import sys; from pathlib import Path; from porter.verification.references.user_code import load_maker; "
     "load_maker(Path(sys.argv[1]), 'build')"
 )
 TORCHVISION = "from porter.zoos.torchvision import import_models; import_models()"

@@ -29,7 +29,7 @@ from porter.source.training_pads import with_padding
 from porter.verification.check import Check
 from porter.verification.inputs import stated_range
 from porter.verification.numbers import distance
-from porter.verification.own_build import OwnBuild
+from porter.verification.references.own_build import OwnBuild
 from porter.verification.sizes import Sizes
 from porter.verification.trained import prove_trained
 from tests.support.fixtures import WeightsMaker

@@ -11,7 +11,7 @@ from safetensors.numpy import save_file
 import porter
 from porter.base.errors import CheckFailed, GraphError, UsageError
 from porter.files import digest, download
-from porter.verification.zoo_reference import ZooReference
+from porter.verification.references.zoo_reference import ZooReference
 from tests.support.standin_files import source_checkpoint
 
 VARIANT = "mobilenet_v2_0.35"

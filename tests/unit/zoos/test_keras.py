@@ -18,7 +18,7 @@ from porter.frameworks.tf.numbering import first_names
 from porter.frameworks.tf.runtime import import_keras, restore_initializers, zero_initializers
 from porter.graph import Conv
 from porter.graph.plan import make_plan
-from porter.verification.zoo_reference import ZooReference
+from porter.verification.references.zoo_reference import ZooReference
 from porter.zoos import keras_applications
 from porter.zoos.implementation import BuildRequest, get_implementation
 from porter.zoos.keras import _construct_model

@@ -15,7 +15,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks import Engine
 from porter.graph import Dense, LeakyRelu, Node, Relu, Relu6, Softmax
 from porter.graph.ops import Dropout
-from porter.verification.zoo_reference import ZooReference, _add_layers_behind as add_layers_behind
+from porter.verification.references.zoo_reference import ZooReference, _add_layers_behind as add_layers_behind
 from porter.zoos.implementation import BuildRequest, Implementation
 from tests.support.arrays import Array
 

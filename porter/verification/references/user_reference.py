@@ -22,8 +22,8 @@ from porter.padding import KnownSize
 from porter.padding.sizes import InputSizes
 from porter.port import GivenFile
 from porter.source.opened import Opened
-from porter.verification.endings import Ending
-from porter.verification.user_code import parse_code
+from porter.verification.references.endings import Ending
+from porter.verification.references.user_code import parse_code
 
 IMAGES = 2
 """Images that a reference is tried with."""
@@ -74,14 +74,14 @@ def parse_reference(text: str) -> ReferenceName:
 
 @dataclass(frozen=True)
 class UserReference:
-    """A reference that a user gives (porter.verification.references.SourceValues).
+    """A reference that a user gives (porter.verification.references.reference.SourceValues).
 
     Attributes:
         file: for port.json; None for a model in memory.
         notes: what it ran with, and how it was compared, one line each.
         exact: it runs in float64 too; otherwise its values are float32's in every type.
-        rounded: it or the source has numbers of the other rounded to float32 (porter.verification.pairing).
-        apart: how far a file's weights are from the source's (porter.verification.pairing.weight_distances).
+        rounded: it or the source has numbers of the other rounded to float32 (see pairing.py).
+        apart: how far a file's weights are from the source's (pairing.weight_distances).
         sizes: those at which it runs.
         graph: of the source.
         ending: makes a port's logits and its outputs comparable; None if they are.

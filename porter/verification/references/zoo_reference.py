@@ -20,14 +20,14 @@ from porter.padding import KnownSize
 from porter.recipe import Zoo
 from porter.recipe.expressions import Value
 from porter.source.fitting.fit import Fit, own_checkpoint
-from porter.verification.background import (
+from porter.verification.memory import drop_models
+from porter.verification.references.background import (
     path_with_background,
     with_changed_logits,
     without_background,
     without_background_logit,
 )
-from porter.verification.memory import drop_models
-from porter.verification.references import UNDER_ITS_NAME, describe_difference, is_asked, run_cut
+from porter.verification.references.reference import UNDER_ITS_NAME, describe_difference, is_asked, run_cut
 from porter.zoos.implementation import BuildRequest, Implementation, get_implementation
 
 

@@ -18,8 +18,12 @@ from porter.frameworks import Classifier, Engine
 from porter.graph import GlobalAvgPool, LogSoftmax, Op, Shape, Sigmoid, Softmax, shapes
 from porter.padding import ANY, KnownSize
 from porter.source.fitting.fit import Fit, shape_text
-from porter.verification.background import path_with_background, without_background, without_background_logit
-from porter.verification.references import UNDER_ITS_NAME, describe_difference, is_asked, run_cut
+from porter.verification.references.background import (
+    path_with_background,
+    without_background,
+    without_background_logit,
+)
+from porter.verification.references.reference import UNDER_ITS_NAME, describe_difference, is_asked, run_cut
 
 
 @dataclass

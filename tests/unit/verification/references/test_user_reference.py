@@ -22,8 +22,8 @@ from porter.source.place import find
 from porter.source.reopening import reopen_source
 from porter.verification.check import Check
 from porter.verification.proving import prove_against
-from porter.verification.user_code import load_maker
-from porter.verification.user_reference import UserReference, parse_reference
+from porter.verification.references.user_code import load_maker
+from porter.verification.references.user_reference import UserReference, parse_reference
 from porter.verification.verdict import Verdict
 from tests.support.fixtures import Cli
 from tests.support.refusals import refused

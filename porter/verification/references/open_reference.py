@@ -14,11 +14,11 @@ from porter.graph import shapes
 from porter.graph.ops import shape_text
 from porter.padding import KnownSize
 from porter.source.opened import Opened
-from porter.verification.background import drops_background
-from porter.verification.endings import ending_of
-from porter.verification.reference_of_code import reference_of_code
-from porter.verification.reference_of_file import reference_of_file
-from porter.verification.user_reference import IMAGES, ReferenceName, UserReference, trial_images
+from porter.verification.references.background import drops_background
+from porter.verification.references.endings import ending_of
+from porter.verification.references.reference_of_code import reference_of_code
+from porter.verification.references.reference_of_file import reference_of_file
+from porter.verification.references.user_reference import IMAGES, ReferenceName, UserReference, trial_images
 
 
 def open_given(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReference:

@@ -21,9 +21,9 @@ from porter.port import GivenFile
 from porter.source.in_memory import save_and_read
 from porter.source.opened import Opened
 from porter.verification.itself import compare_with_saved_graph
-from porter.verification.reference_of_file import reference_of_checkpoint
-from porter.verification.user_code import load_maker, running_code, running_model
-from porter.verification.user_reference import ReferenceName, UserReference, trial_images
+from porter.verification.references.reference_of_file import reference_of_checkpoint
+from porter.verification.references.user_code import load_maker, running_code, running_model
+from porter.verification.references.user_reference import ReferenceName, UserReference, trial_images
 
 
 class _RunningModel:

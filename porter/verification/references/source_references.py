@@ -13,10 +13,10 @@ from porter.base.errors import CannotRun, NotInstalled
 from porter.base.options import REFERENCE
 from porter.frameworks import DESTINATION_NAMES, engine_name, get_destination, get_engine
 from porter.source.opened import Opened
-from porter.verification.file_graph_source import FileGraphSource
-from porter.verification.own_build import OwnBuild
-from porter.verification.rounded_tensors import round_checkpoint, round_tensors
-from porter.verification.zoo_reference import ZooReference, zoo_reference
+from porter.verification.references.file_graph_reference import FileGraphSource
+from porter.verification.references.own_build import OwnBuild
+from porter.verification.references.rounded_tensors import round_checkpoint, round_tensors
+from porter.verification.references.zoo_reference import ZooReference, zoo_reference
 
 Form: TypeAlias = FileGraphSource | ZooReference | OwnBuild
 T = TypeVar("T")

@@ -21,9 +21,9 @@ from porter.padding import ANY
 from porter.padding.sizes import InputSizes
 from porter.port import GivenFile
 from porter.source.opened import Opened
-from porter.verification.pairing import pair, weight_distances
-from porter.verification.rounded_tensors import round_checkpoint
-from porter.verification.user_reference import ReferenceName, UserReference
+from porter.verification.references.pairing import pair, weight_distances
+from porter.verification.references.rounded_tensors import round_checkpoint
+from porter.verification.references.user_reference import ReferenceName, UserReference
 
 _CARRYING = {
     "torch": "a .pt2 of torch.export or an ONNX model",

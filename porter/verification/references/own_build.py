@@ -16,7 +16,7 @@ from porter.graph import Graph
 from porter.graph.plan import Plan, make_plan
 from porter.padding import KnownSize
 from porter.port import OWN_BUILD
-from porter.verification.references import is_asked
+from porter.verification.references.reference import is_asked
 
 
 @dataclass

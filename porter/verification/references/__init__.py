@@ -1,0 +1,1 @@
+"""What a port is compared with."""
