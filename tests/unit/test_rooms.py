@@ -237,7 +237,7 @@ SHARED_MODULES = {
     """,
     "operators of one topic, read, computed and written": """
         activations arithmetic arrays attention axes constants joins layers moves norms operations patches
-        reductions resampling resizing windows
+        products reductions resampling resizing windows
     """,
     "the same part of a file that is read and of one that is written": "archive build config construction",
     "what has this name, in a file and in a port": "model",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from porter.base.dtypes import NamedArrays
 from porter.formats.keras.activations import activation_name
-from porter.formats.keras.arrays import PARTS
+from porter.formats.keras.attention import PARTS
 from porter.formats.keras.flow import Flow, LayerCall
 from porter.formats.keras.layer_readers import FUSING, holds_tensors
 from porter.formats.keras.tensor_names import name_layers

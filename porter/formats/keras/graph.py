@@ -27,7 +27,7 @@ from porter.filegraph.tensors.tensor import Scope, Tensor
 from porter.filegraph.value_names import NodeOutput
 from porter.filegraph.walk import Outputs
 from porter.formats.keras.activations import activation_name
-from porter.formats.keras.arrays import ATTENTIONS, stored_array
+from porter.formats.keras.attention import ATTENTIONS
 from porter.formats.keras.call_names import NamedCall, before_activation, fused_name, last_name, name_calls
 from porter.formats.keras.channels_first import read_calls
 from porter.formats.keras.flow import SOURCE, Flow, LayerCall, Result, Stated, results_in, with_stated
@@ -39,6 +39,7 @@ from porter.formats.keras.layer_readers import (
     read_layer,
 )
 from porter.formats.keras.operations import read_operation
+from porter.formats.keras.products import stored_array
 from porter.formats.keras.scaling import numbers_in
 from porter.formats.keras.stated_layer import KerasLayer, Taken, Walk
 from porter.formats.keras.versions import operation_name

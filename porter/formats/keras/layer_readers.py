@@ -15,7 +15,7 @@ from porter.filegraph.readers import call_with_inputs
 from porter.filegraph.tensors.several import concat, merge_all
 from porter.filegraph.tensors.tensor import Tensor
 from porter.filegraph.walk import leave_out
-from porter.formats.keras import arrays, norms
+from porter.formats.keras import attention, norms, products
 from porter.formats.keras.activations import activation_name, apply_activation
 from porter.formats.keras.config import is_foreign
 from porter.formats.keras.flow import LayerCall
@@ -267,16 +267,16 @@ _READERS: Mapping[str, Reader] = {
     **dict.fromkeys(ROWS, read_row),
     "Activation": read_activation,
     "Add": _merge_reader("Add"),
-    "Attention": arrays.read_plain_attention,
+    "Attention": attention.read_plain_attention,
     "Average": _merge_reader("Mean"),
     "BatchNormalization": norms.read_batch_norm,
     "Concatenate": lambda layer, *values: concat(values, whole_number(layer.arguments.get("axis", -1))),
     "CustomScaleLayer": _read_custom_scale,
-    COSINE: arrays.read_cosine,
+    COSINE: products.read_cosine,
     "Dense": _read_dense,
-    "Dot": arrays.read_dot,
+    "Dot": products.read_dot,
     "ELU": _activation_reader("elu"),
-    "EinsumDense": arrays.read_einsum,
+    "EinsumDense": products.read_einsum,
     "Flatten": _read_flatten,
     "GlobalAveragePooling1D": lambda layer, x: x.mean([1], layer.keeps_axes()),
     "GlobalMaxPooling1D": lambda layer, x: x.max([1], layer.keeps_axes()),
@@ -288,7 +288,7 @@ _READERS: Mapping[str, Reader] = {
     ),
     "Maximum": _merge_reader("Max"),
     "Minimum": _merge_reader("Min"),
-    "MultiHeadAttention": arrays.read_attention,
+    "MultiHeadAttention": attention.read_attention,
     "Multiply": _merge_reader("Mul"),
     "Normalization": norms.read_normalization,
     "PReLU": norms.read_prelu,

@@ -18,7 +18,7 @@ from porter.filegraph.tensors.attention import AttentionScores
 from porter.filegraph.tensors.einsum import Equation, Kernel
 from porter.filegraph.tensors.several import attention
 from porter.filegraph.tensors.tensor import Tensor
-from porter.formats.keras import arrays
+from porter.formats.keras import attention as keras_attention
 from porter.frameworks.tf.runtime import import_keras
 
 pytest.importorskip("tensorflow")
@@ -99,12 +99,12 @@ Planted = Callable[[pytest.MonkeyPatch], None]
 
 
 def _keys_for_queries(patch: pytest.MonkeyPatch) -> None:
-    right, other = arrays._apply_part, {"query": "key", "key": "query"}
+    right, other = keras_attention._apply_part, {"query": "key", "key": "query"}
 
     def wrong(layer: Any, part: str, x: Tensor, equation: Equation) -> Tensor:
         return right(layer, other.get(part, part), x, equation)
 
-    patch.setattr(arrays, "_apply_part", wrong)
+    patch.setattr(keras_attention, "_apply_part", wrong)
 
 
 def _heads_for_channels(patch: pytest.MonkeyPatch) -> None:
@@ -120,11 +120,11 @@ def _heads_in_another_order(patch: pytest.MonkeyPatch) -> None:
     def wrong(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         return attention(query, key, value.transpose([0, 2, 1, 3]).reshape(value.sizes))
 
-    patch.setattr(arrays, "attention", wrong)
+    patch.setattr(keras_attention, "attention", wrong)
 
 
 def _no_scale(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(arrays, "attention", partial(attention, scores=AttentionScores(scale=1.0)))
+    patch.setattr(keras_attention, "attention", partial(attention, scores=AttentionScores(scale=1.0)))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import numpy as np
 from porter.base.dtypes import Array, Dtype, cast
 from porter.base.errors import MappingError
 from porter.filegraph.checkpoint import Checkpoint
-from porter.formats.keras.arrays import variable_in
+from porter.formats.keras.attention import variable_in
 from porter.formats.keras.call_names import NamedCall
 from porter.formats.keras.flow import LayerCall
 from porter.formats.keras.stated_layer import pair
