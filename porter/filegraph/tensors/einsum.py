@@ -64,6 +64,14 @@ class Equation(NamedTuple):
         """Whether the result has all other axes than the summed ones."""
         return sorted(self.result) == sorted(self.shared + self.free + self.units)
 
+    @property
+    def only_scales(self) -> bool:
+        """Whether nothing is summed and no axis is new: the second operand has some of the first one's axes
+        but the batch, in their order, and scales it along these.
+        """
+        scaled = "".join(axis for axis in self.first[1:] if axis in self.second)
+        return self.result == self.first and self.second == scaled
+
 
 class Kernel(NamedTuple):
     """A stored operand of an einsum.
@@ -130,10 +138,7 @@ def _einsum(walk: Walk, node: OperatorNode, text: str, sources: Sequence[Source]
         equation = Equation(equation.second, equation.first, equation.result)
         sources = sources[::-1]
     tensor = walk.weights(sources[1])
-    value_axes, stored_axes, result = equation
-    # nothing is summed and no axis is new: the array scales the value
-    common_axes = "".join(axis for axis in value_axes[1:] if axis in stored_axes)
-    if result == value_axes and stored_axes == common_axes:
+    if equation.only_scales:
         return _scale_by_stored(walk, node, equation, sources, tensor)
     if tensor is None:
         raise Unsupported("with a kernel that is computed")

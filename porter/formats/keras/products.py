@@ -30,11 +30,9 @@ def stored_array(layer: KerasLayer) -> tuple[str, Array] | None:
         return None
     kernel = layer.arrays["kernel"]
     equation = read_equation(str(layer.arguments.get("equation")), 0)
-    if equation is None or equation.result != equation.first or kernel.ndim != len(equation.second):
+    if equation is None or not equation.only_scales or kernel.ndim != len(equation.second):
         return None
     x, second, _ = equation
-    if second != "".join(axis for axis in x[1:] if axis in second):
-        return None
     sizes = (kernel.shape[second.index(axis)] if axis in second else 1 for axis in x[1:])
     return layer.tensors["kernel"], kernel.reshape(1, *sizes)
 
@@ -52,10 +50,9 @@ def read_einsum(layer: KerasLayer, x: Tensor) -> Tensor:
     equation = read_equation(str(layer.arguments.get("equation")), x.rank)
     if equation is None:
         raise Unsupported(description)
-    # The axes that only the kernel and the result have.
-    units = "".join(axis for axis in equation.second if axis not in equation.first)
     if bias_axes:
         # The bias's axes must be the units, in their order.
+        units = equation.units
         in_result = "".join(axis for axis in equation.result if axis in bias_axes)
         in_order_of_units = "".join(sorted(bias_axes, key=units.find))
         if not units == in_result == in_order_of_units:
