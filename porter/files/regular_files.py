@@ -33,7 +33,21 @@ def expect_plain(path: Path) -> None:
         )
 
 
-def is_hub_blob(file: Path, folder: Path) -> bool:
+def is_in_folder(folder: Path, name: str) -> bool:
+    """Return whether a file that a model names is in the model's folder, wherever links lead: within it, or
+    among the blobs to which the Hub's cache has links in it.
+
+    Args:
+        folder: of the model.
+        name: of a file, from the folder on.
+    """
+    real_folder = folder.resolve()
+    file = (folder / name).resolve()
+    is_named_within = not Path(name).is_absolute() and ".." not in Path(name).parts
+    return file.is_relative_to(real_folder) or (is_named_within and _is_hub_blob(file, real_folder))
+
+
+def _is_hub_blob(file: Path, folder: Path) -> bool:
     """Return whether a file, whose links are resolved, is one to which a folder of the Hub's cache has links:
     `snapshots` has links to the files in `blobs` of the same repository
     (huggingface_hub/file_download.py, `_create_symlink`).

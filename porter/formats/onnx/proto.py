@@ -21,7 +21,7 @@ from porter.base.left_out import LeftOut
 from porter.base.package import install
 from porter.filegraph.names import expect_values
 from porter.filegraph.value_names import NodeOutput
-from porter.files.regular_files import is_hub_blob
+from porter.files.regular_files import is_in_folder
 from porter.formats.limits import MOST_NODES, most_bytes
 from porter.formats.onnx.nodes import MISSING, OnnxNode
 from porter.formats.protobuf import parse_message
@@ -277,12 +277,6 @@ def captured_values(node: Any, outer_values: Collection[str]) -> Iterator[str]:
                 yield from captured_values(inner, outer_values)
 
 
-def _is_in_hub_cache(folder: Path, location: str, file: Path) -> bool:
-    """Return whether a file that a model names beside itself is a link of the Hub's cache."""
-    is_beside = ".." not in Path(location).parts and not Path(location).is_absolute()
-    return is_beside and is_hub_blob(file, folder)
-
-
 def _is_external(tensor: Any) -> bool:
     """Return whether the numbers of a tensor are in another file."""
     return bool(tensor.data_location == _EXTERNAL)
@@ -395,13 +389,12 @@ class Initializers:
         try:
             file = (folder / location).resolve()
             wrong = "" if file.is_file() else "is missing"
+            if not is_in_folder(folder, location):
+                wrong = "stands outside the model's folder"
         except (OSError, RuntimeError) as error:
             # A name that is too long; before Python 3.13, links to each other.
             reason = getattr(error, "strerror", None) or "links point to each other"
-            file = folder
             wrong = f"cannot be found: {reason}"
-        if not file.is_relative_to(folder) and not _is_in_hub_cache(folder, location, file):
-            wrong = "stands outside the model's folder"
         if wrong:
             message = f"the file '{location:.200}' of tensor '{name}' {wrong}"
             raise self.refuse(message, f"put it beside the model, in {self.path.parent}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from porter.base.dtypes import Array
 from porter.base.errors import FileError, some
 from porter.filegraph.checkpoint import Checkpoint
-from porter.files.regular_files import is_hub_blob
+from porter.files.regular_files import is_in_folder
 from porter.formats import safetensors, torch
 from porter.formats.damage import ERRORS_OF_JSON, refusing_damage
 from porter.formats.format import look_at
@@ -100,8 +100,7 @@ def _shard_at(folder: Path, name: str) -> Path:
     file = folder / name
     if not file.is_file():
         raise ValueError(f"its shard '{name:.80}' is not beside it")
-    real_folder, real_file = folder.resolve(), file.resolve()
-    if real_file.parent != real_folder and not is_hub_blob(real_file, real_folder):
+    if not is_in_folder(folder, name):
         raise ValueError(f"its shard '{name:.80}' is a link to another folder")
     return file
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array, NamedArrays
+from porter.files.regular_files import is_in_folder
 from porter.formats.limits import MOST_NODES, most_bytes
 from porter.formats.tfjs.javascript_modules import find_shard, read_shard
 
@@ -32,18 +33,19 @@ def find_shards(groups: Sequence[Any], folder: Path) -> list[list[Path]]:
     Raises:
         ValueError: they are elsewhere, or not there.
     """
-    files_of_groups = []
-    for group in groups:
-        paths = [PurePosixPath(str(path)) for path in group["paths"]]
-        outside = next((path for path in paths if path.is_absolute() or ".." in path.parts), None)
-        if outside is not None:
-            raise ValueError(f"its shard '{outside}' is not in its folder")
-        files = {path.name: find_shard(folder / path) for path in paths}
-        missing = next((name for name, file in files.items() if file is None), None)
-        if missing is not None:
-            raise ValueError(f"its shard '{missing}' is not beside it")
-        files_of_groups.append([file for file in files.values() if file is not None])
-    return files_of_groups
+    return [[_find_in(folder, PurePosixPath(str(path))) for path in group["paths"]] for group in groups]
+
+
+def _find_in(folder: Path, path: PurePosixPath) -> Path:
+    """Return the file of one shard. Raises as `find_shards`."""
+    if path.is_absolute() or ".." in path.parts:
+        raise ValueError(f"its shard '{path}' is not in its folder")
+    file = find_shard(folder / path)
+    if file is None:
+        raise ValueError(f"its shard '{path.name}' is not beside it")
+    if not is_in_folder(folder, str(file.relative_to(folder))):
+        raise ValueError(f"its shard '{path.name}' is a link to another folder")
+    return file
 
 
 def read_weights(groups: Sequence[Any], files: Sequence[Sequence[Path]]) -> NamedArrays:

@@ -217,6 +217,21 @@ def test_shards_that_do_not_hold_what_is_stated_are_one_error(tmp_path: Path) ->
             read_checkpoint(file)
 
 
+def test_a_shard_may_be_a_link_within_the_folder_only(tmp_path: Path) -> None:
+    file = layers_model(tmp_path / "model")
+    shard = file.with_name("group1-shard1of2.bin")
+    for place, is_read in ((file.with_name("stored.bin"), True), (tmp_path / "stored.bin", False)):
+        shard.rename(place)
+        shard.symlink_to(place)
+        if is_read:
+            assert read_checkpoint(file).tensors
+        else:
+            with pytest.raises(FileError, match=r"'group1-shard1of2\.bin' is a link to another folder"):
+                read_checkpoint(file)
+        shard.unlink()
+        place.rename(shard)
+
+
 def in_node(script: str, folder: Path, size: tuple[int, int], *more: str) -> Any:
     command = ["node", str(HERE / script), str(folder), *map(str, size), *more]
     subprocess.run(command, check=True, capture_output=True, env={**os.environ, "NODE_PATH": str(MODULES)})
