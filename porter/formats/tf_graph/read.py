@@ -60,34 +60,22 @@ def read_definition(stored: Checkpoint, graph: Any, outputs: Sequence[str], size
         outputs: names of values at which the graph ends; its own ends if there are none.
         size: rows and columns of the image, where the graph leaves them open.
     """
-    path = stored.path
-    refuse: Refuse = partial(FileError, where=path, next=_SAVE_AGAIN)
+    refuse: Refuse = partial(FileError, where=stored.path, next=_SAVE_AGAIN)
     outer = parse_nodes(graph.node, refuse)
-    inlined = inline_functions(in_order_of_inputs(outer, list(outer), refuse), graph.library.function, refuse)
-    image, notes = _choose_image(inlined, outputs, image_inputs(inlined.outer))
-    budget = most_bytes(path.stat().st_size)
-    if image is None:
+    functions = list(graph.library.function)
+    inlined = inline_functions(in_order_of_inputs(outer, list(outer), refuse), functions, refuse)
+    network = _find_network(inlined, outputs, image_inputs(inlined.outer), (), "graph", refuse)
+    budget = most_bytes(stored.path.stat().st_size)
+    if isinstance(network, str):
         constants = _read_constants(inlined.nodes, budget, refuse)
-        return replace(stored, tensors={**constants, **stored.tensors}, notes=notes)
-    plain = inlined.in_order(refuse)
-    ends = choose_ends(plain, image, outputs)
-    if not ends:
-        raise refuse("no output of the graph depends on the image")
-    needed = in_order_of_inputs(plain.nodes, [name for name, _ in ends], refuse)
-    unfrozen = next((node.name for node in needed.values() if node.op in VARIABLE_OPS), None)
+        return replace(stored, tensors={**constants, **stored.tensors}, notes=(network,))
+    unfrozen = next((node.name for node in network.needed.values() if node.op in VARIABLE_OPS), None)
     if unfrozen is not None:
         message = f"the graph has variables without values, such as '{unfrozen}': it is not frozen"
-        raise FileError(message, where=path, next="name the checkpoint beside it")
-    variables = {name: array for name, array in stored.tensors.items() if name in plain.nodes}
-    graph_read, tensors = read_graph(
-        PlainGraph(inlined.nodes, variables, image, ends, budget, size, list(graph.library.function)), refuse
-    )
-    return replace(
-        stored,
-        tensors=tensors,
-        notes=(*notes, _describe_span(image, ends), *graph_read.notes),
-        graph=graph_read,
-    )
+        raise FileError(message, where=stored.path, next="name the checkpoint beside it")
+    variables = {name: array for name, array in stored.tensors.items() if name in inlined.nodes}
+    plain = PlainGraph(inlined.nodes, variables, network.image, network.ends, budget, size, functions)
+    return _with_graph(stored, plain, refuse)
 
 
 def read_saved_model(path: Path, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:
@@ -112,32 +100,74 @@ def read_saved_model(path: Path, outputs: Sequence[str] = (), size: Size | None 
     # What the signature gives, or every node where there is none.
     served = [source for source, _ in signature.outputs] or list(outer)
     run = sorted(nodes_run_for(outer, served))
-    library = meta.graph_def.library.function
-    inlined = inline_functions(in_order_of_inputs(outer, [*served, *run], refuse), library, refuse)
-    image, notes = _choose_image(inlined, outputs, _signature_inputs(signature, inlined.nodes))
-    if image is None:
+    functions = list(meta.graph_def.library.function)
+    inlined = inline_functions(in_order_of_inputs(outer, [*served, *run], refuse), functions, refuse)
+    candidates = _signature_inputs(signature, inlined.nodes)
+    network = _find_network(inlined, outputs, candidates, signature.outputs, "SavedModel", refuse)
+    if isinstance(network, str):
         weights = read_tf_checkpoint(checkpoint)
-        notes, files = (*notes, *weights.notes), (file, *weights.files)
+        notes, files = (network, *weights.notes), (file, *weights.files)
         return replace(weights, path=path, format="saved-model", notes=notes, files=files)
-    plain = inlined.in_order(refuse)
-    ends = choose_ends(plain, image, outputs, signature.outputs)
-    if not ends:
-        raise refuse("no output of the SavedModel depends on the image")
-    end_nodes = [name for name, _ in ends]
-    needed = in_order_of_inputs(plain.nodes, end_nodes, refuse)
-    expect_repeatable(plain.nodes, needed, nodes_run_for(plain.nodes, end_nodes, plain.calls), path)
-    variables = read_variables(meta, needed, checkpoint)
+    nodes = network.graph.nodes
+    run_for_ends = nodes_run_for(nodes, [name for name, _ in network.ends], network.graph.calls)
+    expect_repeatable(nodes, network.needed, run_for_ends, path)
+    variables = read_variables(meta, network.needed, checkpoint)
     files = (file, *variables.files)
     budget = most_bytes(sum(part.stat().st_size for part in files))
-    graph_read, tensors = read_graph(
-        PlainGraph(
-            variables.rename_nodes(needed), variables.values, image, ends, budget, size, list(library)
-        ),
-        refuse,
-    )
+    renamed = variables.rename_nodes(network.needed)
+    plain = PlainGraph(renamed, variables.values, network.image, network.ends, budget, size, functions)
     note = f"signature '{signature.name}'" if signature.name else "no signature"
-    notes = (note, *notes, _describe_span(image, ends), *graph_read.notes)
-    return Checkpoint(path, "saved-model", "tf", tensors, notes, graph=graph_read, files=files)
+    return _with_graph(Checkpoint(path, "saved-model", "tf", {}, (note,), files=files), plain, refuse)
+
+
+class _Network(NamedTuple):
+    """What of a graph is a network: from its image to its ends.
+
+    Attributes:
+        graph: all of it, each node after its inputs.
+        needed: the nodes that the ends are computed from.
+    """
+
+    graph: Inlined
+    image: str
+    ends: Sequence[NodeOutput]
+    needed: Mapping[str, GraphNode]
+
+
+def _find_network(
+    graph: Inlined,
+    outputs: Sequence[str],
+    candidates: Sequence[str],
+    served: Sequence[NodeOutput],
+    whole: str,
+    refuse: Refuse,
+) -> _Network | str:
+    """Return the network of a graph, or a note that says why nothing in it takes images. Raise FileError for
+    an image on which no output depends, and UsageError for an output that the graph lacks.
+
+    Args:
+        outputs: as in `read_definition`.
+        candidates: names of the nodes of which one may take the image.
+        served: what the signature gives; nothing where there is none.
+        whole: a word for what is read.
+    """
+    image, note = _choose_image(graph, outputs, candidates)
+    if image is None:
+        return note
+    graph = graph.in_order(refuse)
+    ends = choose_ends(graph, image, outputs, served)
+    if not ends:
+        raise refuse(f"no output of the {whole} depends on the image")
+    return _Network(graph, image, ends, in_order_of_inputs(graph.nodes, [name for name, _ in ends], refuse))
+
+
+def _with_graph(checkpoint: Checkpoint, plain: PlainGraph, refuse: Refuse) -> Checkpoint:
+    """Return a checkpoint with what `plain` is in porter's terms, its tensors, and notes on them."""
+    graph, tensors = read_graph(plain, refuse)
+    ends = ", ".join(repr(value_name(end)) for end in plain.ends)
+    span = f"the graph begins at '{plain.image}' and ends at {ends}"
+    notes = (*checkpoint.notes, span, *graph.notes)
+    return replace(checkpoint, tensors=tensors, notes=notes, graph=graph)
 
 
 def _natural_order(name: str) -> list[tuple[int, str]]:
@@ -149,8 +179,8 @@ def _natural_order(name: str) -> list[tuple[int, str]]:
 
 def _choose_image(
     graph: Inlined, outputs: Sequence[str], candidates: Sequence[str]
-) -> tuple[str | None, tuple[str, ...]]:
-    """Return the name of the node that takes images, and no notes; otherwise None and a note with the reason.
+) -> tuple[str | None, str]:
+    """Return the name of the node that takes images, and no note; otherwise None and a note with the reason.
     It is the first of those `candidates` that the named outputs are computed from, which have to meet in one
     network; of all of them where no outputs are named, or these need none.
     """
@@ -163,15 +193,10 @@ def _choose_image(
             readers[name].append(node.name)
     # They meet in one network where some node depends on all of them.
     if candidates and set.intersection(*(upstream([name], readers.__getitem__) for name in candidates)):
-        return candidates[0], ()
+        return candidates[0], ""
     first_names = ", ".join(f"'{name}'" for name in candidates[:3])
     found = f"{len(candidates)} inputs, {first_names}," if candidates else "no placeholder"
-    return None, (f"{UNREAD}: it has {found} that may take an image of rank 4",)
-
-
-def _describe_span(image: str, ends: Sequence[NodeOutput]) -> str:
-    """Return a note on where the graph begins and where it ends."""
-    return f"the graph begins at '{image}' and ends at {', '.join(repr(value_name(end)) for end in ends)}"
+    return None, f"{UNREAD}: it has {found} that may take an image of rank 4"
 
 
 def _read_constants(nodes: Mapping[str, GraphNode], budget: int, refuse: Refuse) -> NamedArrays:
