@@ -31,6 +31,7 @@ from porter.comparison.tensor_reasons import TensorReasons, is_norm, same_node
 from porter.comparison.unit import COMMUTATIVE, LINEAR, Unit
 from porter.graph import INPUT, nonnegative_paths
 from porter.padding import Site, Size, same_function
+from porter.verification.results import severity
 
 
 class FoundInPairing(NamedTuple):
@@ -247,7 +248,7 @@ class Differences:
             return [("weights", where, f"A's tensors are {words[0]}, B's {words[1]}")], None
         distances = {role: distance(unit_a, unit_b, role) for role in unit_a.tensors}
         limit = self._limit(unit_a, unit_b)
-        farthest = max(distances.values())
+        farthest = max(map(severity, distances.values()))
         too_far = {role: apart for role, apart in distances.items() if apart > limit}
         if too_far:
             return self.reasons.why(where, unit_a, unit_b, too_far), None

@@ -22,7 +22,7 @@ from porter.verification.inputs import FALLBACKS, make_images
 from porter.verification.memory import in_parts
 from porter.verification.numbers import distance, farthest_draw
 from porter.verification.references.own_build import OwnBuild
-from porter.verification.results import Distance
+from porter.verification.results import Distance, farthest
 
 IMAGES = 2
 """So many images of each range two models' outputs are compared on."""
@@ -244,10 +244,6 @@ def outputs_apart(
 
 
 def worse(worst: Distance | None, output_a: Array, output_b: Array) -> Distance:
-    """Return the larger of the worst distance so far and that of two outputs of as many numbers. NaN is the
-    worst, and stays it.
-    """
+    """Return the larger of the worst distance so far and that of two outputs of as many numbers."""
     apart = distance(output_a, output_b.reshape(output_a.shape))
-    if worst is None or math.isnan(apart.rel_l2) or apart.rel_l2 > worst.rel_l2:
-        return apart
-    return worst
+    return apart if worst is None else farthest((worst, apart))

@@ -35,7 +35,7 @@ from porter.verification.numbers import (
 )
 from porter.verification.parity import FLOAT32_LIMIT, MOST_ROUNDING
 from porter.verification.references.reference import CutSource
-from porter.verification.results import CutCounts, FirstBad, NodeDistance, Parity
+from porter.verification.results import CutCounts, FirstBad, NodeDistance, Parity, farthest
 from porter.verification.sizes import least_general_size
 
 LIMITS: Mapping[Dtype, float] = {"float64": FLOAT64_LIMIT, "float32": FLOAT32_LIMIT}
@@ -105,10 +105,7 @@ class CutPoints:
         """
         paths = dict.fromkeys((*self.distances, *other.distances))
         sides = self.distances, other.distances
-        worst = {
-            path: max((side[path] for side in sides if path in side), key=lambda one: one.rel_l2)
-            for path in paths
-        }
+        worst = {path: farthest(side[path] for side in sides if path in side) for path in paths}
         return CutPoints(
             self.dtype,
             (*self.sizes, *other.sizes),

@@ -20,6 +20,7 @@ from porter.padding import ANY
 from porter.verification.numbers import distance, moved, norms
 from porter.verification.parity import FLOAT32_LIMIT, OTHER_FUNCTION, OWN_ROUNDING, ROUNDING_DRAWS
 from porter.verification.references.user_code import running_model
+from porter.verification.results import farthest, severity
 from porter.verification.witnesses import Testimony
 
 
@@ -54,7 +55,7 @@ def compare_with_saved_graph(saved: Saved, checkpoint: Checkpoint, batch: Array)
         if wanted.shape != got.shape:
             of_model, as_read = (shape_text(value.shape[1:]) for value in (wanted, got))
             raise Contradiction(f"{where} is {of_model}, and in {saved.graph} as porter reads it {as_read}")
-        rel_l2 = norms(wanted, got).rel_l2
+        rel_l2 = severity(norms(wanted, got).rel_l2)
         if rel_l2 > FLOAT32_LIMIT:
             # The network's own rounding may explain more. Measuring it takes several runs.
             limit = min(OTHER_FUNCTION, OWN_ROUNDING * read.rounding(number))
@@ -91,7 +92,7 @@ def half_precision_loss(checkpoint: Checkpoint, saved: Saved | None, batch: Arra
         distances = [distance(exact, half) for exact, half in zip(exact_outputs, in_halves, strict=True)]
     except Exception as error:  # whatever a framework raises that lacks an operator in half precision
         return f"{fact}; how far its own outputs are was not measured: {first_line(error)}"
-    loss = max(of_output.rel_l2 for of_output in distances)
+    loss = farthest(distances).rel_l2
     if not math.isfinite(loss):
         return f"{fact}: its own outputs are not finite there"
     same_tops = [of_output.argmax_equal for of_output in distances if of_output.argmax_equal is not None]

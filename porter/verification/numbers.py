@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from porter.base.dtypes import Array
-from porter.verification.results import Distance
+from porter.verification.results import Distance, farthest
 
 _Doubles = NDArray[np.float64]
 FLOAT64_LIMIT = 1e-10
@@ -128,7 +128,7 @@ def farthest_draw(source: Array, port: Array) -> Norms:
     """
     same = source.reshape(port.shape)
     draws = (slice(index, index + 1) for index in range(len(port)))
-    return max((norms(same[draw], port[draw]) for draw in draws), key=lambda of_draw: of_draw.rel_l2)
+    return farthest(norms(same[draw], port[draw]) for draw in draws)
 
 
 def farthest_channel(source: Array, port: Array, least: float) -> Norms:
@@ -141,12 +141,9 @@ def farthest_channel(source: Array, port: Array, least: float) -> Norms:
             all channels' norms.
     """
     same = source.reshape(port.shape)
-    return max(
-        (
-            _worst_channel(source_draw, port_draw, least)
-            for source_draw, port_draw in zip(same, port, strict=True)
-        ),
-        key=lambda of_channel: of_channel.rel_l2,
+    return farthest(
+        _worst_channel(source_draw, port_draw, least)
+        for source_draw, port_draw in zip(same, port, strict=True)
     )
 
 

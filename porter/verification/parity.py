@@ -23,7 +23,15 @@ from porter.verification.evidence import Samples, tells_nothing_because, unexcit
 from porter.verification.memory import in_parts, release, trim, weights_in
 from porter.verification.numbers import FLOAT64_LIMIT, Norms, distance, moved, norms, top_margin
 from porter.verification.references.reference import SourceValues
-from porter.verification.results import NOT_FINITE, Distance, FirstBad, NodeDistance, Parity
+from porter.verification.results import (
+    NOT_FINITE,
+    Distance,
+    FirstBad,
+    NodeDistance,
+    Parity,
+    farthest,
+    severity,
+)
 
 FLOAT32_LIMIT = 1e-5
 OWN_ROUNDING = 4.0
@@ -341,6 +349,11 @@ def _add(sums: dict[str, Norms], path: str, more: Norms) -> None:
     sums[path] = sums[path] + more if path in sums else more
 
 
+def _times_limit(node: NodeDistance) -> float:
+    """Return how many times its limit a node is away."""
+    return severity(node.rel_l2) / node.limit
+
+
 @dataclass
 class _Worst:
     """The worst over the sizes so far; `constants_tell` is as in `compare`."""
@@ -371,7 +384,7 @@ class _Worst:
         for path, summed in sums.nodes.items():
             rounding = sums.rounding(path)
             node = NodeDistance(path, summed.rel_l2, summed.max_abs, limits.of(dtype, rounding), rounding)
-            self.nodes[path] = max(self.nodes.get(path, node), node, key=lambda row: row.rel_l2 / row.limit)
+            self.nodes[path] = max(self.nodes.get(path, node), node, key=_times_limit)
             if path in sums.outputs:
                 wanted, got = (np.concatenate(side) for side in zip(*sums.outputs[path], strict=True))
                 # Values of other axes are compared as none at all.
@@ -383,7 +396,7 @@ class _Worst:
                 self.top_changed |= has_classes and top_margin(wanted, got, summed.source) > 2 * node.limit
                 if path == graph.output:
                     logits = distance(wanted, got, summed.source)
-                    self.logits = max(self.logits or logits, logits, key=lambda size: size.rel_l2)
+                    self.logits = farthest((self.logits or logits, logits))
                     self.limit = max(self.limit, node.limit)
                     self.rounding = max(self.rounding, rounding)
 

@@ -4,10 +4,10 @@ prints it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Annotated
+from typing import Annotated, Protocol, TypeVar
 
 from pydantic import BeforeValidator, Field
 
@@ -20,6 +20,26 @@ ALIKE = "is the same for every input"
 
 Amount = Annotated[float, BeforeValidator(lambda value: inf if value is None else value)]
 """A number of which JSON has null where it is infinite or undefined, which is read as infinite."""
+
+
+class _Measured(Protocol):
+    @property
+    def rel_l2(self) -> float: ...
+
+
+Measured = TypeVar("Measured", bound=_Measured)
+
+
+def severity(rel_l2: float) -> float:
+    """Return a relative distance, and infinity for one that is undefined: the norms of numbers near float64's
+    largest are infinite, and their ratio is NaN, which no comparison finds larger than another number.
+    """
+    return rel_l2 if rel_l2 >= 0 else inf
+
+
+def farthest(distances: Iterable[Measured]) -> Measured:
+    """Return the first of those with the largest `rel_l2`. An undefined one counts as infinite."""
+    return max(distances, key=lambda measured: severity(measured.rel_l2))
 
 
 @dataclass(frozen=True)
@@ -210,7 +230,7 @@ class Parity:
     @property
     def worst(self) -> NodeDistance:
         """The node farthest from its source."""
-        return max(self.nodes, key=lambda node: node.rel_l2 if node.rel_l2 >= 0 else inf)
+        return farthest(self.nodes)
 
     def without_nodes(self, paths: Set[str]) -> Parity:
         """Return the comparison without the nodes at `paths`, which are none of the outputs. They count as

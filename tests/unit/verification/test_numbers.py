@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from porter.verification.numbers import distance, norms, top_margin
+from porter.verification.numbers import distance, farthest_channel, farthest_draw, norms, top_margin
 
 
 def test_equal_arrays_are_no_distance_apart() -> None:
@@ -78,3 +78,14 @@ def test_finite_values_whose_squares_are_not_are_as_far_as_smaller_ones() -> Non
         norms(1e200 * source, 1e200 * 1.01 * source),
     ):
         assert found.rel_l2 == pytest.approx(0.01, rel=1e-12)
+
+
+def test_an_undefined_distance_is_the_farthest_wherever_it_stands() -> None:
+    """The norms of numbers near float64's largest are infinite, and their ratio is NaN, which is larger than
+    no number: a draw before it hid it.
+    """
+    source = np.stack([np.full((2, 8), number) for number in (1.0, 1e308, 1.0)])
+    port = np.stack([np.full((2, 8), number) for number in (1.0, -1e308, 2.0)])
+    with np.errstate(over="ignore"):
+        found = farthest_draw(source, port), farthest_channel(source, port, 0.0)
+    assert all(np.isnan(apart.rel_l2) for apart in found)

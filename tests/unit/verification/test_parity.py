@@ -341,6 +341,21 @@ def test_the_worst_of_several_sizes_counts() -> None:
     ].ok
 
 
+def test_an_undefined_distance_is_the_worst_of_several_sizes() -> None:
+    """The norms of numbers near float64's largest are infinite, and their ratio is NaN, which is larger than
+    no number: the distance of the size before hid it.
+    """
+    large = {path: np.full_like(array, 1e308) for path, array in values().items()}
+
+    def port(batch: Array, dtype: Dtype, paths: Collection[str]) -> dict[str, Array]:
+        return large if batch.shape == BATCH.shape else {**large, "pool": -large["pool"]}
+
+    with np.errstate(over="ignore"):
+        (found,) = compare(plan(), showing(large), port, {"float64": [BATCH, BATCH[:, :, 1:]]})
+    assert not found.ok and found.first_bad is not None and found.first_bad.path == "pool"
+    assert np.isnan([found.worst.rel_l2, found.logits.rel_l2]).all()
+
+
 def test_the_images_of_one_size_are_run_one_by_one_and_measured_together() -> None:
     """All maps of a network are large: the values of one image are released before the next one is run."""
     rng = np.random.default_rng(0)
