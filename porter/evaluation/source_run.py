@@ -13,7 +13,7 @@ from porter.frameworks import Classifier
 from porter.port import StoredPort
 from porter.source.opened import Opened
 from porter.verification.references.own_build import OwnBuild
-from porter.verification.references.source_references import Form, with_fallback
+from porter.verification.references.source_references import SourceReference, with_fallback
 
 SourceModel = tuple[str, Classifier, tuple[str, ...]]
 """The name of the source's model, its classifier, and warnings."""
@@ -21,8 +21,8 @@ SourceModel = tuple[str, Classifier, tuple[str, ...]]
 
 def source_classifier(port: StoredPort, opened: Opened, protocol: Preprocess, device: str) -> SourceModel:
     """Build the source's model to run beside the port, and return its name, its classifier, and warnings. It
-    is the first form of the source (the file's graph, the zoo's implementation, porter's own build) that can
-    run, in float32, with the file's numbers and the shipped pads.
+    is the first reference of the source (the file's graph, the zoo's implementation, porter's own build) that
+    can run, in float32, with the file's numbers and the shipped pads.
 
     Raises:
         CannotRun: none of them can run here, or only porter's own build can, which is the port.
@@ -30,26 +30,26 @@ def source_classifier(port: StoredPort, opened: Opened, protocol: Preprocess, de
     side, output = protocol.square, opened.graph.output
     note = "" if opened.shipped is None else ", with the shipped pads"
 
-    def build(form: Form) -> SourceModel:
-        """Return the model of a form of the source, with its name and warnings.
+    def build(reference: SourceReference) -> SourceModel:
+        """Return the model of a reference of the source, with its name and warnings.
 
         Raises:
-            CannotRun: the form does not take the protocol's squares.
+            CannotRun: the reference does not take the protocol's squares.
         """
-        if not form.takes((side, side)):
+        if not reference.takes((side, side)):
             next = f"convert with an {INPUT_SIZE} that it takes"
-            raise CannotRun(f"{form.name} cannot be run at {side}x{side}", next=next)
+            raise CannotRun(f"{reference.name} cannot be run at {side}x{side}", next=next)
         warnings: tuple[str, ...] = ()
-        if isinstance(form, OwnBuild):
-            form = replace(form, graph=opened.shipped or opened.graph)
+        if isinstance(reference, OwnBuild):
+            reference = replace(reference, graph=opened.shipped or opened.graph)
             warning = (
                 "the source beside the port is porter's own build, not an implementation "
                 "that porter did not write"
             )
             warnings = (warning,)
-        build_on = partial(form.classifier, output, (side, side), protocol)
+        build_on = partial(reference.classifier, output, (side, side), protocol)
         classifier, warnings_of_device = _on_device(build_on, device)
-        return form.name + note, classifier, (*warnings, *warnings_of_device)
+        return reference.name + note, classifier, (*warnings, *warnings_of_device)
 
     (name, classifier, warnings), failures = with_fallback(opened, port.record.framework, "float64", build)
     return name, classifier, (*failures, *warnings)

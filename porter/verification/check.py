@@ -34,7 +34,7 @@ from porter.verification.memory import in_parts, trim
 from porter.verification.numbers import AMPLIFIED, LEAST_WRONG, moved, norms
 from porter.verification.parity import NodeLimits, compare
 from porter.verification.port_run import PortRun
-from porter.verification.references.reference import CutSource, SourceValues
+from porter.verification.references.reference import CutReference, Reference
 from porter.verification.results import NOT_FINITE, Parity
 from porter.verification.scales import Absolute
 from porter.verification.sizes import Sizes
@@ -94,7 +94,7 @@ class Check:
                 next="leave it out for the usual limits",
             )
 
-    def with_each_range(self, source: SourceValues, sizes: Sizes) -> Iterator[Check]:
+    def with_each_range(self, source: Reference, sizes: Sizes) -> Iterator[Check]:
         """Yield this check with each range of inputs that a network may take, first the one that it states or
         that excites the source most (porter.verification.inputs.ranges).
         """
@@ -133,7 +133,7 @@ class Check:
         )
 
     def against(
-        self, source: SourceValues, sizes: Sizes, ending: Callable[[Array], Array] | None = None
+        self, source: Reference, sizes: Sizes, ending: Callable[[Array], Array] | None = None
     ) -> tuple[Parity, ...]:
         """Compare the port with a source in each number type: at cut points, then in the whole network.
 
@@ -181,7 +181,7 @@ class Check:
         return last.silent is not None and last.first_bad is None
 
     def _compare_at_cut_points(
-        self, source: SourceValues, sizes: Sizes, port: PortRun
+        self, source: Reference, sizes: Sizes, port: PortRun
     ) -> dict[Dtype, CutPoints]:
         """Compare at cut points (nodes whose inputs are replaced by random numbers on both sides) at each
         size of those in float64, the smallest first, until something differs. Return what they show by number
@@ -191,7 +191,7 @@ class Check:
         # a second comparison for engines without float64
         own: tuple[Dtype, ...] = ("float32",) if computes_in_float32(self.port.destination) else ()
         dtypes = [dtype for dtype in ("float64", *own) if dtype in self.dtypes]
-        if "float64" not in self.dtypes or not isinstance(source, CutSource):
+        if "float64" not in self.dtypes or not isinstance(source, CutReference):
             return {}
         rng, graph, channels = np.random.default_rng(), self.port.graph, self.port.record.input.channels
         cuts = dict[Dtype, CutPoints]()
@@ -209,7 +209,7 @@ class Check:
         return cuts
 
     def _compare(
-        self, source: SourceValues, sizes: Sizes, port: PortRun, cuts: Mapping[Dtype, CutPoints]
+        self, source: Reference, sizes: Sizes, port: PortRun, cuts: Mapping[Dtype, CutPoints]
     ) -> tuple[tuple[Parity, ...], dict[Dtype, list[Array]]]:
         """Compare node by node inside the whole network, where each node reads what the one before it gave,
         and return the comparisons, completed by those at cut points, with the images that were used.
@@ -250,11 +250,11 @@ class Check:
         """Return every node's value in the port, by path, for a batch N x C x H x W."""
         return PortRun(self.port, self.device, self.tensors).run(batch, dtype, [*self.port.graph.by_path])
 
-    def prove(self, source: SourceValues, sizes: Sizes) -> Verdict:
+    def prove(self, source: Reference, sizes: Sizes) -> Verdict:
         """Compare with a source on each range of inputs until one tells, and return the verdict."""
         return first_telling(check.verdict(source, sizes) for check in self.with_each_range(source, sizes))
 
-    def verdict(self, source: SourceValues, sizes: Sizes) -> Verdict:
+    def verdict(self, source: Reference, sizes: Sizes) -> Verdict:
         """Compare with a source on the inputs of this check, and return the verdict."""
         return Verdict(self.against(source, sizes), self.fed, rounding=self.port.record.rounding)
 
@@ -294,7 +294,7 @@ class _KeptValues:
 
 
 def _is_chaotic(
-    parities: Sequence[Parity], source: SourceValues, batches: Mapping[Dtype, Sequence[Array]]
+    parities: Sequence[Parity], source: Reference, batches: Mapping[Dtype, Sequence[Array]]
 ) -> bool:
     """Return whether the first difference in float64 may be the source's own rounding: whether the source's
     value there moves about as far if its inputs move by one rounding.

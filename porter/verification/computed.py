@@ -24,7 +24,7 @@ from porter.frameworks import OwnTensors, Tensors, is_converted
 from porter.graph import Graph
 from porter.graph.folding import absorb_biases, fold_norms
 from porter.port import Record, StoredPort
-from porter.verification.references.reference import CutSource, SourceValues, Wrapped
+from porter.verification.references.reference import CutReference, Reference, Wrapped
 
 
 def unrounded_tensors(port: StoredPort, graph: Graph, tensors: Tensors) -> OwnTensors:
@@ -102,10 +102,10 @@ class Shifted(Wrapped):
 
     def run_cut(self, batch: Array, paths: Collection[str], cut: NamedArrays) -> dict[str, Array]:
         """Run the source with values replaced, under the port's paths, as
-        porter.verification.references.reference.CutSource says: return values by path. Paths that the source
-        has not are left out; without a source that can be cut, return none.
+        CutReference of porter.verification.references.reference says: return values by path. Paths that the
+        source has not are left out; without a source that can be cut, return none.
         """
-        if not isinstance(self.source, CutSource):
+        if not isinstance(self.source, CutReference):
             return {}
         source_paths = {path: self._source_path(path) for path in paths}
         source_cut = {
@@ -120,11 +120,11 @@ class Shifted(Wrapped):
         }
 
     def is_moved(self, path: str) -> bool:
-        """Ask the source under the port's path; see porter.verification.references.reference.CutSource."""
+        """Ask the source under the port's path; see porter.verification.references.reference.CutReference."""
         source_path = self._source_path(path)
         return (
             source_path is not None
-            and isinstance(self.source, CutSource)
+            and isinstance(self.source, CutReference)
             and self.source.is_moved(source_path)
         )
 
@@ -133,7 +133,7 @@ class Shifted(Wrapped):
         return None if path is None or path in self.hidden else self.folded.get(path, path)
 
 
-def with_port_paths(record: Record, source: SourceValues) -> SourceValues:
+def with_port_paths(record: Record, source: Reference) -> Reference:
     """Return the source with its values under the port's paths, which differ where numbers are computed."""
     if not record.computed:
         return source

@@ -34,7 +34,7 @@ from porter.verification.numbers import (
     moved,
 )
 from porter.verification.parity import FLOAT32_LIMIT, MOST_ROUNDING
-from porter.verification.references.reference import CutSource
+from porter.verification.references.reference import CutReference
 from porter.verification.results import CutCounts, FirstBad, NodeDistance, Parity, farthest
 from porter.verification.sizes import least_general_size
 
@@ -170,7 +170,7 @@ def _blame(plan: Plan, bad: NodeDistance) -> FirstBad:
 
 
 def compare_at_cut_points(
-    graph: Graph, source: CutSource, port: RunCut, images: Array, rng: Generator, dtype: Dtype
+    graph: Graph, source: CutReference, port: RunCut, images: Array, rng: Generator, dtype: Dtype
 ) -> CutPoints:
     """Compare a port with its source at cut points: values in place of which both sides are given the same
     random numbers, so that each node is compared by itself.
@@ -209,7 +209,7 @@ class _Comparison:
     """
 
     def __init__(
-        self, graph: Graph, source: CutSource, port: RunCut, images: Array, rng: Generator, dtype: Dtype
+        self, graph: Graph, source: CutReference, port: RunCut, images: Array, rng: Generator, dtype: Dtype
     ) -> None:
         self.graph = graph
         self.size = images.shape[2], images.shape[3]
@@ -300,7 +300,7 @@ class _CutSides:
         dtype: the port's number type.
     """
 
-    source: CutSource
+    source: CutReference
     port: RunCut
     images: Array
     shapes: Mapping[str, tuple[int, ...]]

@@ -22,7 +22,7 @@ from porter.verification.bounds import Reached
 from porter.verification.evidence import Samples, tells_nothing_because, unexcited
 from porter.verification.memory import in_parts, release, trim, weights_in
 from porter.verification.numbers import FLOAT64_LIMIT, Norms, distance, moved, norms, top_margin
-from porter.verification.references.reference import SourceValues
+from porter.verification.references.reference import Reference
 from porter.verification.results import (
     NOT_FINITE,
     Distance,
@@ -140,7 +140,7 @@ def _rounds_only(parity: Parity) -> bool:
 
 def compare(
     plan: Plan,
-    source: SourceValues,
+    source: Reference,
     port: Run,
     batches: Mapping[Dtype, Sequence[Array]],
     limits: NodeLimits = NodeLimits(),
@@ -206,7 +206,7 @@ def _by_size(
         yield of_size, stated, in_parts(graph, stated, max(map(len, of_size)))
 
 
-def _shown_values(source: SourceValues, batch: Array, dtype: Dtype, part: Sequence[str]) -> dict[str, Array]:
+def _shown_values(source: Reference, batch: Array, dtype: Dtype, part: Sequence[str]) -> dict[str, Array]:
     """Return a source's values at those paths of a part that it shows."""
     values = source.run(batch, dtype, part)
     return {path: values[path] for path in part if path in values}
@@ -215,7 +215,7 @@ def _shown_values(source: SourceValues, batch: Array, dtype: Dtype, part: Sequen
 def _with_more_draws(
     graph: Graph,
     parity: Parity,
-    source: SourceValues,
+    source: Reference,
     batches: Sequence[Array],
     scales: Mapping[str, float],
 ) -> Parity:
@@ -239,7 +239,7 @@ class _Sides:
     """A source and a port, as `compare` has them. `step` counts a run."""
 
     plan: Plan
-    source: SourceValues
+    source: Reference
     port: Run
     limits: NodeLimits
     step: Callable[[], object]
@@ -401,9 +401,7 @@ class _Worst:
                     self.rounding = max(self.rounding, rounding)
 
 
-def _parity(
-    plan: Plan, source: SourceValues, batches: Sequence[Array], dtype: Dtype, worst: _Worst
-) -> Parity:
+def _parity(plan: Plan, source: Reference, batches: Sequence[Array], dtype: Dtype, worst: _Worst) -> Parity:
     """Return the parity of all batches in one number type, from the worst of each node.
 
     Raises:

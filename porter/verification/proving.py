@@ -23,12 +23,12 @@ from porter.verification.itself import compare_with_saved_graph, half_precision_
 from porter.verification.loss import INPUTS, with_loss
 from porter.verification.memory import release, weights_in
 from porter.verification.parity import MOST_ROUNDING
-from porter.verification.references.file_graph_reference import FileGraphSource
+from porter.verification.references.file_graph_reference import FileGraphReference
 from porter.verification.references.open_reference import open_given
 from porter.verification.references.own_build import OwnBuild
-from porter.verification.references.reference import SourceValues
+from porter.verification.references.reference import Reference
 from porter.verification.references.source_references import (
-    Form,
+    SourceReference,
     first_that_runs,
     own_build,
     references_of,
@@ -92,11 +92,11 @@ def _compare_with_references(
     if record.computed:
         check = replace(check, tensors=unrounded_tensors(port, opened.graph, opened.tensors))
 
-    compare_with = partial(_compare_with_form, check, opened, native, dtype)
+    compare_with = partial(_compare_with_reference, check, opened, native, dtype)
     if given is not None:
         verdict = _compare_with_given(check, opened, given, native, dtype, compare_with)
         return verdict, (*verdict.not_run, *_cautions(port, opened, verdict))
-    verdict = _compare_with_forms(check, opened, dtype, compare_with)
+    verdict = _compare_with_first(check, opened, dtype, compare_with)
     if verdict.proof.reference != OWN_BUILD:
         return verdict, (*verdict.not_run, *_cautions(port, opened, verdict))
     build = f"porter's own build of the source in {opened.framework}"
@@ -110,9 +110,9 @@ def _compare_with_given(
     given: ReferenceName,
     native: KnownSize,
     dtype: Dtype,
-    compare_with: Callable[[Form], Verdict],
+    compare_with: Callable[[SourceReference], Verdict],
 ) -> Verdict:
-    """Compare a port with the user's own reference, and with the first form of the source that runs."""
+    """Compare a port with the user's own reference, and with the first of the source's that runs."""
     record = check.port.record
     unfolded = OwnBuild(check.port.destination, opened.graph, opened.tensors)
     proof = prove_given(check, native, open_given(given, opened, dtype), unfolded)
@@ -124,11 +124,11 @@ def _compare_with_given(
     return replace(verdict, not_run=(*verdict.not_run, *map(str, failures)))
 
 
-def _compare_with_forms(
-    check: Check, opened: Opened, dtype: Dtype, compare_with: Callable[[Form], Verdict]
+def _compare_with_first(
+    check: Check, opened: Opened, dtype: Dtype, compare_with: Callable[[SourceReference], Verdict]
 ) -> Verdict:
-    """Compare a port with the forms of its source, or with porter's own build if none runs. The verdict says
-    what the forms disagree on where it failed or rests on rounding.
+    """Compare a port with the references of its source, or with porter's own build if none runs. The
+    verdict says what the references disagree on where it failed or rests on rounding.
     """
     record = check.port.record
     verdict, not_run = with_fallback(opened, record.framework, dtype, compare_with)
@@ -147,38 +147,40 @@ def _compare_with_forms(
     return verdict
 
 
-def _compare_with_form(check: Check, opened: Opened, native: KnownSize, dtype: Dtype, form: Form) -> Verdict:
-    """Compare the port with one form of its source; see `prove_against`.
+def _compare_with_reference(
+    check: Check, opened: Opened, native: KnownSize, dtype: Dtype, reference: SourceReference
+) -> Verdict:
+    """Compare the port with one reference of its source; see `prove_against`.
 
     Args:
         native: rows and columns of the port's input.
         dtype: the type that the source's tensors are rounded to.
     """
     port, record = check.port, check.port.record
-    is_own_build = isinstance(form, OwnBuild)
+    is_own_build = isinstance(reference, OwnBuild)
     sizes = sizes_to_compare(
-        port.plan, native, form, None if is_own_build else opened.built_size, check.dtypes
+        port.plan, native, reference, None if is_own_build else opened.built_size, check.dtypes
     )
     if sizes is None:
         raise CannotRun(
-            f"{form.name} cannot be run at the port's size",
+            f"{reference.name} cannot be run at the port's size",
             next=f"convert with an {INPUT_SIZE} that it takes",
         )
     if computes_in_float32(port.destination):  # float64 says nothing of how the file takes other sizes
         sizes = replace(sizes, rounded=tuple(dict.fromkeys((*sizes.rounded, *sizes.exact))))
     if opened.shipped is None or is_own_build:
-        return _prove(check, with_port_paths(record, form), sizes)
-    # The port has training pads, which the form lacks: two steps prove it (porter.verification.trained).
+        return _prove(check, with_port_paths(record, reference), sizes)
+    # The port has training pads, which the reference lacks: two steps prove it (porter.verification.trained).
     build = own_build(opened, dtype)
     shipped = opened.shipped
     as_ported = partial(with_port_paths, record)
     return first_telling(
-        prove_trained(fed, form, build, shipped, as_ported, sizes)
-        for fed in check.with_each_range(form, sizes)
+        prove_trained(fed, reference, build, shipped, as_ported, sizes)
+        for fed in check.with_each_range(reference, sizes)
     )
 
 
-def _prove(check: Check, source: SourceValues, sizes: Sizes) -> Verdict:
+def _prove(check: Check, source: Reference, sizes: Sizes) -> Verdict:
     """Compare with a source in every number type, and return the verdict. Where onnxruntime, which runs the
     source in float32, refuses it, compare in float64 only; port and source are then at least run, and the
     verdict says why.
@@ -238,35 +240,34 @@ def _rests_on_rounding(verdict: Verdict) -> bool:
 
 
 def _describe_disagreement(
-    forms: Iterable[Form], compare_with: Callable[[Form], Verdict], image: Array
+    references: Iterable[SourceReference], compare_with: Callable[[SourceReference], Verdict], image: Array
 ) -> str | None:
     """Say what the references (the ways in which a source can be run) disagree on, the first of which says
     that the port is wrong; None if they agree.
 
     Args:
-        forms: the references.
         compare_with: compares the port with one of them.
         image: one image N x C x H x W.
     """
-    references = list(forms)
-    if disagreement := _disagreement_of_programs(references, image):
+    known = list(references)
+    if disagreement := _disagreement_of_programs(known, image):
         return disagreement
-    for form in references[1:]:
+    for reference in known[1:]:
         with suppress(NotInstalled, CannotRun):
-            if compare_with(form).ok:
+            if compare_with(reference).ok:
                 return (
-                    f"{references[0].name} and {form.name} disagree, and the port is the function of "
-                    f"{form.name}"
+                    f"{known[0].name} and {reference.name} disagree, and the port is the function of "
+                    f"{reference.name}"
                 )
     return None
 
 
-def _disagreement_of_programs(forms: Iterable[Form], image: Array) -> str | None:
+def _disagreement_of_programs(references: Iterable[SourceReference], image: Array) -> str | None:
     """Say what the programs that run the first reference disagree on, such as onnxruntime and ONNX's own
     implementation; None if they agree, or one cannot run.
     """
-    first = next(iter(forms), None)
-    if not isinstance(first, FileGraphSource):
+    first = next(iter(references), None)
+    if not isinstance(first, FileGraphReference):
         return None
     with suppress(NotInstalled, CannotRun):  # one of the two cannot run
         return first.disagreement(image)

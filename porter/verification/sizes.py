@@ -31,7 +31,7 @@ from porter.graph.ops import Rearrange, SpaceToDepth
 from porter.graph.plan import Plan
 from porter.padding import ANY, KnownSize
 from porter.verification.memory import expect_memory
-from porter.verification.references.reference import SourceValues
+from porter.verification.references.reference import Reference
 
 LEAST_SIDE = 32
 """No image is smaller, unless the native size is: on a few pixels, a mistake in what has no window would not
@@ -73,7 +73,7 @@ class Sizes:
 
 
 def sizes_to_compare(
-    plan: Plan, native: KnownSize, source: SourceValues, built: KnownSize | None, dtypes: Sequence[Dtype]
+    plan: Plan, native: KnownSize, source: Reference, built: KnownSize | None, dtypes: Sequence[Dtype]
 ) -> Sizes | None:
     """Return the sizes to compare a port at; None if the source can run none of them.
 
@@ -110,7 +110,7 @@ def sizes_to_compare(
     return Sizes(exact, (native,) if "float64" in dtypes else tuple(dict.fromkeys((native, *exact))))
 
 
-def _expect_every_size(graph: Graph, native: KnownSize, source: SourceValues) -> None:
+def _expect_every_size(graph: Graph, native: KnownSize, source: Reference) -> None:
     """Expect that the graph takes each size beyond the native one that the source takes: the first side that
     it refuses is tried on the source.
 
@@ -143,7 +143,7 @@ def _refused_side(graph: Graph, axis: int, native: int) -> int | None:
     )
 
 
-def _runs(source: SourceValues, graph: Graph, size: KnownSize) -> bool:
+def _runs(source: Reference, graph: Graph, size: KnownSize) -> bool:
     """Try the source at a size, and return whether it runs."""
     try:
         source.run(np.zeros((1, graph.channels, *size)), "float32", graph.outputs)

@@ -19,11 +19,11 @@ from porter.verification.check import Check
 from porter.verification.numbers import distance
 from porter.verification.parity import NodeLimits, compare
 from porter.verification.references.own_build import OwnBuild
-from porter.verification.references.reference import SourceValues, Wrapped
+from porter.verification.references.reference import Reference, Wrapped
 from porter.verification.sizes import Sizes
 from porter.verification.verdict import Shipped, Verdict
 
-AsPorted = Callable[[SourceValues], SourceValues]
+AsPorted = Callable[[Reference], Reference]
 
 
 @dataclass
@@ -42,7 +42,7 @@ class _Kept(Wrapped):
 
 
 def prove_trained(
-    check: Check, reference: SourceValues, own: OwnBuild, shipped: Graph, as_ported: AsPorted, sizes: Sizes
+    check: Check, reference: Reference, own: OwnBuild, shipped: Graph, as_ported: AsPorted, sizes: Sizes
 ) -> Verdict:
     """Prove a port with training pads in two steps, and return the verdict: a build with the shipped pads is
     compared with the reference, then the port with that build after its pads are replaced. The verdict also

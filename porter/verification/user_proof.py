@@ -13,7 +13,7 @@ from porter.verification.computed import Shifted, with_port_paths
 from porter.verification.evidence import LEAST, variation
 from porter.verification.inputs import SMOOTH
 from porter.verification.numbers import norms
-from porter.verification.references.reference import SourceValues
+from porter.verification.references.reference import Reference
 from porter.verification.references.user_reference import UserReference
 from porter.verification.results import Parity
 from porter.verification.sizes import Sizes, sizes_to_compare
@@ -26,7 +26,7 @@ ROUNDED = 1e-6
 
 
 def prove_given(
-    check: Check, native: tuple[int, int], reference: UserReference, unfolded: SourceValues
+    check: Check, native: tuple[int, int], reference: UserReference, unfolded: Reference
 ) -> UserProof:
     """Compare a port with the user's own reference; in float32 only if it does not run in float64, or its
     rounded numbers differ there.
@@ -51,13 +51,13 @@ def prove_given(
     )
 
 
-def _proof(check: Check, reference: UserReference, unfolded: SourceValues, sizes: Sizes) -> UserProof:
+def _proof(check: Check, reference: UserReference, unfolded: Reference, sizes: Sizes) -> UserProof:
     """Compare with the user's reference on one range of inputs, in the most exact type first, and return the
     proof. Layers that are paired with nodes by their names only may be other layers of the port, whose values
     the reference's are equal to: these are left out, with a note.
     """
     parities: list[Parity] = []
-    source: SourceValues = with_port_paths(check.port.record, reference)
+    source: Reference = with_port_paths(check.port.record, reference)
     notes, rounding, graph = reference.notes, _why_rounded(reference), check.port.graph
     of_logits = None if reference.ending is None else reference.ending.of_logits
     for dtype in sorted(check.dtypes, reverse=True):  # float64 first: it decides what the function is
@@ -111,7 +111,7 @@ def _differs_inside_only(parity: Parity, graph: Graph) -> bool:
 
 
 def _find_misnamed(
-    check: Check, source: SourceValues, unfolded: SourceValues, sizes: Sizes, parity: Parity
+    check: Check, source: Reference, unfolded: Reference, sizes: Sizes, parity: Parity
 ) -> dict[str, tuple[float, str]]:
     """Find the nodes that differ because the reference's value of that name is the value of another node, or
     the input, and return by path the distance and the other's path.

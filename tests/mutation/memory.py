@@ -25,7 +25,7 @@ from porter.verification.check import PROVED_DTYPES, Check
 from porter.verification.computed import unrounded_tensors
 from porter.verification.references import source_references
 from porter.verification.references.own_build import OwnBuild
-from porter.verification.references.reference import CutSource
+from porter.verification.references.reference import CutReference
 from porter.verification.references.user_reference import UserReference
 from porter.verification.user_proof import prove_given
 from porter.verification.verdict import Verdict
@@ -74,7 +74,7 @@ def memory_port(
 class Shown:
     """A source of which some values are seen only, as a zoo's code shows those of its modules."""
 
-    source: CutSource
+    source: CutReference
     paths: frozenset[str]
     name: str = "another implementation"
     run_by: str = "its own code"

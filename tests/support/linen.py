@@ -23,7 +23,7 @@ COLLECTIONS = (PARAMS, "batch_stats/")
 
 
 class LinenValues:
-    """The values of a source by a module, run by jax (SourceValues of porter.verification)."""
+    """The values of a source by a module, run by jax (Reference of porter.verification)."""
 
     name, run_by = "the zoo's own code, as the tests have it", "JAX"
 

@@ -17,7 +17,7 @@ from porter.source.place import find
 from porter.verification.check import Check
 from porter.verification.computed import unrounded_tensors
 from porter.verification.references.open_reference import open_given
-from porter.verification.references.reference import SourceValues
+from porter.verification.references.reference import Reference
 from porter.verification.references.source_references import references_of
 from porter.verification.references.user_reference import ReferenceName
 from porter.verification.results import Parity
@@ -29,7 +29,7 @@ from tests.support.arrays import Array
 class Remembered:
     """A source that runs each batch once, for all the ports that are compared with it."""
 
-    source: SourceValues
+    source: Reference
     values: dict[tuple[tuple[int, ...], bytes, Dtype], Mapping[str, Array]] = field(default_factory=dict)
 
     @property
@@ -50,7 +50,7 @@ class Remembered:
         return self.values[key]
 
     def __getattr__(self, name: str) -> Any:
-        """What a source has that takes other values than its own (CutSource of porter.verification)."""
+        """What a source has that takes other values than its own (CutReference of porter.verification)."""
         if name not in ("run_cut", "is_moved"):
             raise AttributeError(name)
         return getattr(self.source, name)
@@ -113,7 +113,7 @@ def zoos_source(
 
 
 def expect_proof(
-    port: StoredPort, source: tuple[Opened, SourceValues], size: tuple[int, int], silent: tuple[str, ...]
+    port: StoredPort, source: tuple[Opened, Reference], size: tuple[int, int], silent: tuple[str, ...]
 ) -> Parity:
     """The function is the same: in float64 1e-10 at every node, except those whose paths end in one of
     `silent`.

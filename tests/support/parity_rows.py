@@ -24,7 +24,7 @@ from porter.padding import ANY
 from porter.port import StoredPort
 from porter.source.opened import Opened
 from porter.verification.check import PROVED_DTYPES
-from porter.verification.references.reference import SourceValues
+from porter.verification.references.reference import Reference
 from porter.verification.results import Parity
 from porter.verification.sizes import Sizes, takes_size
 from tests.support.checkout import commit
@@ -87,7 +87,7 @@ def measure(variant: str, zoo: str, frameworks: list[str], folder: Path) -> Iter
         yield row | {"seconds": seconds, "date": date.today().isoformat(), "commit": commit()}
 
 
-def _compare(weights: Path, source: tuple[Opened, SourceValues], framework: str, folder: Path) -> Row:
+def _compare(weights: Path, source: tuple[Opened, Reference], framework: str, folder: Path) -> Row:
     opened, reference = source
     assert opened.member is not None, "a file with names of its zoo"
     variant, zoo, native = opened.member.variant, opened.member.zoo.name, opened.member.native_size()

@@ -27,7 +27,7 @@ from porter.verification.references.reference import UNDER_ITS_NAME, describe_di
 
 
 @dataclass
-class FileGraphSource:
+class FileGraphReference:
     """The graph that the file itself carries, run by its engine with the file's tensors."""
 
     engine: Engine
@@ -54,7 +54,7 @@ class FileGraphSource:
 
     def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> dict[str, Array]:
         """Run the file's graph, and return the values by path; expect that what the file names as its outputs
-        is what porter takes for them. See SourceValues.run.
+        is what porter takes for them. See Reference.run.
 
         Raises:
             Contradiction: a value or the order of the outputs differs.
@@ -83,13 +83,13 @@ class FileGraphSource:
         return without_background(values, path_with_background(self.fit))
 
     def run_cut(self, batch: Array, paths: Collection[str], cut: NamedArrays) -> dict[str, Array]:
-        """Run the file's graph with values replaced; see CutSource.run_cut."""
+        """Run the file's graph with values replaced; see CutReference.run_cut."""
         values = run_cut(self.engine, self._model("float64"), batch, self.fit.taps, paths, cut)
         return without_background(values, path_with_background(self.fit))
 
     def is_moved(self, path: str) -> bool:
         """Return whether the file's graph also has the value in another order of axes, as after a transpose;
-        see CutSource.is_moved.
+        see CutReference.is_moved.
         """
         tap = self.fit.taps.get(path)
         return any(node.moved for node in self.checkpoint.carried.nodes if node.tap == tap)

@@ -39,7 +39,7 @@ class OwnBuild:
         return True
 
     def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> dict[str, Array]:
-        """Run porter's own build; see SourceValues.run."""
+        """Run porter's own build; see Reference.run."""
         model = self._model((batch.shape[2], batch.shape[3]), dtype)
         shown = [path for path in self.graph.by_path if is_asked(path, paths)]
         return self.destination.ENGINE.run(model, batch.astype(dtype), shown)
@@ -54,12 +54,12 @@ class OwnBuild:
         return model
 
     def run_cut(self, batch: Array, paths: Collection[str], cut: NamedArrays) -> dict[str, Array]:
-        """Run porter's own build with values replaced; see CutSource.run_cut."""
+        """Run porter's own build with values replaced; see CutReference.run_cut."""
         model = self._model((batch.shape[2], batch.shape[3]), "float64")
         return self.destination.ENGINE.run(model, batch.astype(np.float64), [*paths], cut)
 
     def is_moved(self, path: str) -> bool:
-        """Return False; see CutSource.is_moved."""
+        """Return False; see CutReference.is_moved."""
         return False
 
     def classifier(self, output: str, size: KnownSize, protocol: Preprocess, device: str) -> Classifier:

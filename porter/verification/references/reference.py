@@ -19,7 +19,7 @@ UNDER_ITS_NAME = "given: "
 """Begins the keys of values that the source itself gives under a name, and no path of a graph."""
 
 
-class SourceValues(Protocol):
+class Reference(Protocol):
     """Gives the source's values at a graph's nodes."""
 
     @property
@@ -40,7 +40,7 @@ class SourceValues(Protocol):
 
 
 @runtime_checkable
-class CutSource(SourceValues, Protocol):
+class CutReference(Reference, Protocol):
     """A source in which what reads a value can be given another one."""
 
     def run_cut(self, batch: Array, paths: Collection[str], cut: NamedArrays) -> dict[str, Array]:
@@ -63,7 +63,7 @@ class CutSource(SourceValues, Protocol):
 class Wrapped:
     """A source that stands around another one."""
 
-    source: SourceValues
+    source: Reference
 
     @property
     def name(self) -> str:
@@ -85,7 +85,7 @@ def run_cut(
     paths: Collection[str],
     cut: NamedArrays,
 ) -> dict[str, Array]:
-    """Run a model with values replaced, and return values in float64 by path, as CutSource.run_cut says.
+    """Run a model with values replaced, and return values in float64 by path, as CutReference.run_cut says.
     Paths that `taps` lacks are left out. So are two paths of `cut` that are one value of the model, because
     what reads one of them would be given the other's numbers too.
 

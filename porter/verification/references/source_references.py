@@ -1,5 +1,5 @@
-"""Which form of a source runs beside a port: an implementation that porter did not write, otherwise porter's
-own build.
+"""Which reference of a source runs beside a port: an implementation that porter did not write, otherwise
+porter's own build.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from porter.base.errors import CannotRun, NotInstalled
 from porter.base.options import REFERENCE
 from porter.frameworks import DESTINATION_NAMES, engine_name, get_destination, get_engine
 from porter.source.opened import Opened
-from porter.verification.references.file_graph_reference import FileGraphSource
+from porter.verification.references.file_graph_reference import FileGraphReference
 from porter.verification.references.own_build import OwnBuild
 from porter.verification.references.rounded_tensors import round_checkpoint, round_tensors
 from porter.verification.references.zoo_reference import ZooReference, zoo_reference
 
-Form: TypeAlias = FileGraphSource | ZooReference | OwnBuild
+SourceReference: TypeAlias = FileGraphReference | ZooReference | OwnBuild
 T = TypeVar("T")
 
 OF_A_PORT = (
@@ -27,7 +27,7 @@ OF_A_PORT = (
 )
 
 
-def references_of(opened: Opened, dtype: Dtype) -> Iterator[Form]:
+def references_of(opened: Opened, dtype: Dtype) -> Iterator[SourceReference]:
     """Yield the references of a source, best first, with the file's tensors rounded to the port's type: the
     file's own graph, then the zoo's implementation, which porter did not write; or, for a port's model in
     which a user trained the tensors, that model.
@@ -37,7 +37,7 @@ def references_of(opened: Opened, dtype: Dtype) -> Iterator[Form]:
     fit, member = opened.fitted.fit, opened.member
     checkpoint = round_checkpoint(opened.fitted.checkpoint, dtype, set(fit.tensors.values()))
     if checkpoint.graph is not None:
-        own_graph = FileGraphSource(get_engine(engine_name(checkpoint)), checkpoint, fit)
+        own_graph = FileGraphReference(get_engine(engine_name(checkpoint)), checkpoint, fit)
         in_memory = opened.in_memory
         yield own_graph if in_memory is None else replace(own_graph, name=in_memory.graph)
     if member is not None and fit.reference_names and member.zoo.reference is not None:
@@ -62,31 +62,33 @@ def own_build(opened: Opened, dtype: Dtype) -> OwnBuild:
 
 @dataclass(frozen=True)
 class NotRun:
-    """A form of the source that does not run, and why."""
+    """A reference that does not run, and why."""
 
-    form: str
+    reference: str
     error: NotInstalled | CannotRun
 
     def __str__(self) -> str:
-        return f"{self.form} was not run: {self.error}"
+        return f"{self.reference} was not run: {self.error}"
 
 
-def first_that_runs(forms: Iterable[Form], use: Callable[[Form], T]) -> tuple[T | None, tuple[NotRun, ...]]:
-    """Return what `use` gives for the first form (a way to run the source) that it can run, or None if it can
-    run none; and the forms before, which it cannot run, each with its error. `use` raises NotInstalled or
-    CannotRun for a form that it cannot run.
+def first_that_runs(
+    references: Iterable[SourceReference], use: Callable[[SourceReference], T]
+) -> tuple[T | None, tuple[NotRun, ...]]:
+    """Return what `use` gives for the first reference that it can run, or None if it can run none; and the
+    references before, which it cannot run, each with its error. `use` raises NotInstalled or CannotRun for
+    one that it cannot run.
     """
     failures: list[NotRun] = []
-    for form in forms:
+    for reference in references:
         try:
-            return use(form), tuple(failures)
+            return use(reference), tuple(failures)
         except (NotInstalled, CannotRun) as error:
-            failures.append(NotRun(form.name, error))
+            failures.append(NotRun(reference.name, error))
     return None, tuple(failures)
 
 
 def with_fallback(
-    opened: Opened, destination: str, dtype: Dtype, use: Callable[[Form], T]
+    opened: Opened, destination: str, dtype: Dtype, use: Callable[[SourceReference], T]
 ) -> tuple[T, tuple[str, ...]]:
     """Return what `use` gives for the file's own graph, otherwise for the zoo's implementation, otherwise for
     porter's own build in the source's framework; and why those before cannot run, in sentences.

@@ -74,7 +74,7 @@ def parse_reference(text: str) -> ReferenceName:
 
 @dataclass(frozen=True)
 class UserReference:
-    """A reference that a user gives (porter.verification.references.reference.SourceValues).
+    """A reference that a user gives (porter.verification.references.reference.Reference).
 
     Attributes:
         file: for port.json; None for a model in memory.
@@ -120,7 +120,7 @@ class UserReference:
     def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> dict[str, Array]:
         """Run the reference, and return its values by path with its outputs made comparable: without the
         background row that the port lacks, and behind the activation in which the reference ends. See
-        SourceValues.run.
+        Reference.run.
         """
         shown = self.shown(batch, dtype if self.exact else "float32", paths)
         outputs = dict(zip(self.graph.outputs, shown.outputs, strict=True))

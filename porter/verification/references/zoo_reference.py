@@ -69,7 +69,7 @@ class ZooReference:
         """Run the zoo's model, and the layers behind it that are the user's own, and return the values by
         path in the number type. Taps are the names under which the engine gives a value, such as
         `layer1.0.conv1`. In float64 what the model returns is also compared with the value at the output's
-        tap. See SourceValues.run.
+        tap. See Reference.run.
 
         Raises:
             CheckFailed: the implementation returns another value than the layer that the recipe names.
@@ -86,13 +86,13 @@ class ZooReference:
         return _add_layers_behind(without_background(values, self.without_background), self.behind)
 
     def run_cut(self, batch: Array, paths: Collection[str], cut: NamedArrays) -> dict[str, Array]:
-        """Run the zoo's model with values replaced; see CutSource.run_cut."""
+        """Run the zoo's model with values replaced; see CutReference.run_cut."""
         model = self._model((batch.shape[2], batch.shape[3]), "float64")
         values = run_cut(self.engine, model, batch, self.taps, paths, cut)
         return without_background(values, self.without_background)
 
     def is_moved(self, path: str) -> bool:
-        """Return False; see CutSource.is_moved."""
+        """Return False; see CutReference.is_moved."""
         return False
 
     def _model(self, size: KnownSize, dtype: Dtype) -> Any:
@@ -174,12 +174,12 @@ def zoo_reference(zoo: Zoo, variant: str, checkpoint: Checkpoint, fit: Fit) -> Z
         name,
         variant,
         classes,
-        of_implementation,
-        taps,
-        path_with_background(fit),
-        zoo.chosen,
-        _read_layers_behind(get_dialect(zoo.framework), checkpoint, fit),
-        output,
+        checkpoint=of_implementation,
+        taps=taps,
+        without_background=path_with_background(fit),
+        options=zoo.chosen,
+        behind=_read_layers_behind(get_dialect(zoo.framework), checkpoint, fit),
+        output=output,
     )
 
 

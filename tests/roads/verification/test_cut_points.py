@@ -29,7 +29,7 @@ from porter.source.reopening import reopen_source
 from porter.verification import inputs
 from porter.verification.check import Check
 from porter.verification.proving import prove_against
-from porter.verification.references.file_graph_reference import FileGraphSource
+from porter.verification.references.file_graph_reference import FileGraphReference
 from porter.verification.verdict import Verdict
 from tests.support.formats.tf_graph.file_graphs import frozen, tensorflow, variable
 from tests.support.mxnet_files import Line, write_mxnet
@@ -321,17 +321,17 @@ def test_pads_that_differ_at_one_size_only(tmp_path: Path, monkeypatch: pytest.M
     port = porter.convert(file, to="torch", out=tmp_path / "port", input_size=24, check=False).port
     right = proved(port, file).proof
     assert right.ok and len(right.sizes) > 1 and right.cut is not None and right.cut.inside == ()
-    smallest, run_cut = min(right.sizes, key=prod), FileGraphSource.run_cut
+    smallest, run_cut = min(right.sizes, key=prod), FileGraphReference.run_cut
 
     def with_zeros_elsewhere(
-        self: FileGraphSource, batch: Array, paths: Collection[str], cut: NamedArrays
+        self: FileGraphReference, batch: Array, paths: Collection[str], cut: NamedArrays
     ) -> dict[str, Array]:
         values = run_cut(self, batch, paths, cut)
         if "layer" in values and batch.shape[2:] != smallest:
             values["layer"] = np.maximum(values["layer"], 0)
         return values
 
-    monkeypatch.setattr(FileGraphSource, "run_cut", with_zeros_elsewhere)
+    monkeypatch.setattr(FileGraphReference, "run_cut", with_zeros_elsewhere)
     found = proved(port, file).proof
     assert found.first_bad is not None and found.first_bad.path == "layer" and found.first_bad.alone
 

@@ -351,7 +351,7 @@ KINDS: dict[str, tuple[Callable[[Path], Path], Mapping[str, Any]]] = {
     "two programs": (
         FILES["onnx"],
         {
-            "porter.verification.references.file_graph_reference.FileGraphSource.disagreement": said,
+            "porter.verification.references.file_graph_reference.FileGraphReference.disagreement": said,
             "porter.verification.proving._rests_on_rounding": lambda verdict: True,
         },
     ),

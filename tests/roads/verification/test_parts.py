@@ -19,7 +19,7 @@ from porter.source.reopening import reopen_source
 from porter.verification import memory
 from porter.verification.check import Check
 from porter.verification.proving import prove_against
-from porter.verification.references.file_graph_reference import FileGraphSource
+from porter.verification.references.file_graph_reference import FileGraphReference
 from porter.verification.verdict import Verdict
 from tests.support.standin_files import with_convention
 
@@ -57,17 +57,17 @@ def proved(port: StoredPort, file: Path) -> Verdict:
 def test_a_proof_in_parts_is_the_proof_of_all_values(
     made: Callable[[Path], Path], destination: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file, asked, run = made(tmp_path), list[int](), FileGraphSource.run
+    file, asked, run = made(tmp_path), list[int](), FileGraphReference.run
     port = porter.convert(file, to=destination, out=tmp_path / "port", check=False).port
 
     def counted(
-        source: FileGraphSource, batch: Array, dtype: Dtype, paths: Collection[str] | None = None
+        source: FileGraphReference, batch: Array, dtype: Dtype, paths: Collection[str] | None = None
     ) -> dict[str, Array]:
         found = run(source, batch, dtype, paths)
         asked.append(len(found))
         return found
 
-    monkeypatch.setattr(FileGraphSource, "run", counted)
+    monkeypatch.setattr(FileGraphReference, "run", counted)
     together = proved(port, file)
     assert together.ok and max(asked) == 8
     asked.clear()

@@ -26,7 +26,7 @@ from porter.source.reopening import reopen_source
 from porter.verification import parity
 from porter.verification.check import Check
 from porter.verification.inputs import SIGNED, make_images
-from porter.verification.references.reference import SourceValues
+from porter.verification.references.reference import Reference
 from porter.verification.references.source_references import references_of
 from porter.verification.sizes import Sizes
 from porter.verification.verdict import Verdict
@@ -419,7 +419,8 @@ def test_a_disagreement_of_two_references_is_named_as_theirs(
     monkeypatch.setattr("porter.frameworks.onnx.double.own_operators", lambda opset: [])
     with monkeypatch.context() as lacking:  # a failure stays one where the two cannot be compared
         lacking.setattr(
-            "porter.verification.references.file_graph_reference.FileGraphSource.disagreement", not_to_be_run
+            "porter.verification.references.file_graph_reference.FileGraphReference.disagreement",
+            not_to_be_run,
         )
         wrong = cli("convert", file, "--to", "torch", "--keep-activation", "--out", "port")
         refused(wrong, "the port is not the source's function: y is the first node that differs", status=1)
@@ -446,7 +447,8 @@ def test_a_mistake_that_is_as_small_as_rounding_is_told_by_the_other_program(
     monkeypatch.setattr("porter.frameworks.onnx.file_reference.make_model_session", steeper)
     with monkeypatch.context() as lacking:
         lacking.setattr(
-            "porter.verification.references.file_graph_reference.FileGraphSource.disagreement", not_to_be_run
+            "porter.verification.references.file_graph_reference.FileGraphReference.disagreement",
+            not_to_be_run,
         )
         assert cli("convert", file, "--to", "torch", "--out", "proved").status == 0
     ran = cli("convert", file, "--to", "torch", "--out", "port")
@@ -489,7 +491,7 @@ class Chaotic:
 
     name, run_by = "the file's own graph", "chance"
 
-    def __init__(self, source: SourceValues, off: float, calm: float = 0.0) -> None:
+    def __init__(self, source: Reference, off: float, calm: float = 0.0) -> None:
         self.source, self.off, self.calm = source, off, calm
 
     def takes(self, size: tuple[int, int]) -> bool:
