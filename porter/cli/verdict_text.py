@@ -33,8 +33,8 @@ def check_lines(result: Verdict) -> list[str]:
     what was never reached, and for training pads the proof of the shipped ones.
     """
     lines = [*map(parity_line, result.parities)]
-    if result.given:
-        lines += [*map(parity_line, result.given.parities), *result.given.notes]
+    if result.user_proof:
+        lines += [*map(parity_line, result.user_proof.parities), *result.user_proof.notes]
     if result.rounding:
         lines.append(result.rounding)
     for parity in result.parities:
@@ -61,7 +61,7 @@ def _reference_line(result: Verdict) -> str:
     """Say what ran beside the port, and on what: `reference: the file's own graph, run by TensorFlow; images,
     26 in float32 and 1 in float64: -1 to 1`.
     """
-    parities = result.parities or (result.given.parities if result.given else ())
+    parities = result.decisive
     images = " and ".join(f"{parity.inputs} in {parity.dtype}" for parity in parities)
     fed = f"images, {images}: {result.fed.words}"
     return f"reference: {parities[0].reference}, run by {parities[0].run_by}; {fed}"

@@ -100,7 +100,7 @@ def make_port(asked: ConvertOptions) -> Conversion:
         if asked.check is not False:
             # What is compared is what a reader of the folder gets.
             write_record(building, unchecked)
-            on_disk = read_port(building, held=False)
+            on_disk = read_port(building, verify_digests=False)
             verdict, checked, check_warnings = _check(
                 on_disk, opened, wanted.reference, asked.check is True, size
             )
@@ -256,7 +256,7 @@ def _check(
         failure = CheckFailed if verdict.disagreement is None else Contradiction
         raise failure(verdict.failure(), where=port.record.name, next=f"no port was written; {advice}")
     outcome = ROUNDED if port.record.quantize else verdict.check
-    reference_file = verdict.given.file if verdict.given else None
+    reference_file = verdict.user_proof.file if verdict.user_proof else None
     return verdict, {"check": outcome, "parity": verdict.record(), "reference": reference_file}, warnings
 
 

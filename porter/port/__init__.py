@@ -29,4 +29,4 @@ from porter.port.port_record import (
     TensorLists,
     not_possible,
 )
-from porter.port.recorded_files import IN_MEMORY, GivenFile, GraphFile, SourceFile
+from porter.port.recorded_files import IN_MEMORY, GraphFile, ReferenceFile, SourceFile

@@ -76,22 +76,22 @@ def load(asked: LoadOptions) -> LoadedModel:
     return model
 
 
-def port_at(path: Path, *, held: bool = True) -> StoredPort | None:
+def port_at(path: Path, *, verify_digests: bool = True) -> StoredPort | None:
     """Read the port whose folder, record or model file is `path`; None for any other path.
 
     A port.json beside a file that it does not list has nothing to do with the file, and may be anybody's. A
     file that does not hold the port's tensors is read as others' are.
 
     Args:
-        held: as for `read_port`.
+        verify_digests: as for `read_port`.
     """
     if (path / RECORD).is_file():
-        return read_port(path, held=held)
+        return read_port(path, verify_digests=verify_digests)
     # a file inside a port's folder
     record = path.parent / RECORD
     if not is_plain(record) or path.name not in (RECORD, *_model_files(record)):
         return None
-    port = read_port(path.parent, held=held)
+    port = read_port(path.parent, verify_digests=verify_digests)
     holds_tensors = not is_converted(port.destination)
     return port if holds_tensors or path.name == RECORD else None
 
@@ -102,7 +102,7 @@ def model_file(path: Path) -> Path:
     """
     if not (path / RECORD).is_file():
         return path
-    return path / read_port(path, held=False).destination.MODEL_FILE
+    return path / read_port(path, verify_digests=False).destination.MODEL_FILE
 
 
 def _model_files(record: Path) -> tuple[str, ...]:
@@ -146,12 +146,12 @@ def _destination_of(record: Record, path: Path) -> Destination:
         ) from None
 
 
-def read_port(folder: Path, *, held: bool = True) -> StoredPort:
+def read_port(folder: Path, *, verify_digests: bool = True) -> StoredPort:
     """Read a port's record; its tensors are read when they are needed.
 
     Args:
-        held: whether the digests of its model's files are compared with port.json. Other files in the folder
-            are not the port's.
+        verify_digests: whether the digests of its model's files are compared with port.json. Other files in
+            the folder are not the port's.
 
     Raises:
         UsageError: there is no port. FileError, GraphError: the record is damaged, too large or of another
@@ -166,7 +166,7 @@ def read_port(folder: Path, *, held: bool = True) -> StoredPort:
     destination = _destination_of(record, path)
     if destination.MODEL_FILE not in record.model:
         raise FileError(f"'model' lacks {destination.MODEL_FILE}", where=path, next="convert again")
-    if held:
+    if verify_digests:
         for name, sha256 in record.model.items():
             is_model = name == destination.MODEL_FILE
             advice = where_trained(folder, destination) if is_model else AGAIN
@@ -223,6 +223,6 @@ def update_record(
     Raises:
         UsageError, FileError: as `read_port`, or the folder cannot be written.
     """
-    record = read_port(folder, held=False).record
+    record = read_port(folder, verify_digests=False).record
     lines = record.evaluations if line is None else (*record.evaluations, line)[-MOST_LINES:]
     write_record(folder, record.model_copy(update={figures: measured, "evaluations": lines}))

@@ -19,7 +19,7 @@ from porter.graph import OF_LOGITS
 from porter.graph.pads import PadDecision
 from porter.padding.sizes import MAX_SIDE, InputSizes
 from porter.port.origin import Origin
-from porter.port.recorded_files import GivenFile, Sha256, SourceFile, Strict
+from porter.port.recorded_files import ReferenceFile, Sha256, SourceFile, Strict
 from porter.recipe.twins import Twin
 
 MOST_LEFT_OUT = 10_000
@@ -274,7 +274,7 @@ class Record(Facts, RecordHead):
     absorbed: Mapping[str, str] = {}
     stock_class: str | None
     stock_arguments: Mapping[str, Any] = {}
-    reference: GivenFile | None = None
+    reference: ReferenceFile | None = None
     parity: dict[str, Any] | None
     check: str
     warnings: tuple[str, ...] = ()

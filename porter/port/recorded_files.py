@@ -71,7 +71,7 @@ class SourceFile(Strict):
         return False if file is None or self.format == "port" else file.has(self.sha256)
 
 
-class GivenFile(Strict):
+class ReferenceFile(Strict):
     """The user's own reference that a port was compared with (`--reference`). `maker` is what made the model,
     if the file is code: porter ran it then, and runs it again only if `--reference` names it again.
     """

@@ -97,7 +97,7 @@ def find_pair(path: Path, weights: Path) -> FilePair | PortFolder | TrainedPort:
     training. See `find` for the errors.
     """
     tensors = file_at(weights).path
-    port = port_at(path, held=False)  # its own model file may be the one that was trained on
+    port = port_at(path, verify_digests=False)  # its own model file may be the one that was trained on
     if port is None:
         return FilePair(file_at(path), tensors)
     if _is_untrained_model_file(port, tensors):

@@ -46,7 +46,7 @@ def _read_if_trained(folder: Path, checkpoint: Checkpoint) -> StoredPort | None:
     folder that is no port or is damaged.
     """
     try:
-        port = read_port(folder, held=False)
+        port = read_port(folder, verify_digests=False)
         was_made_from_it = port.record.source.sha256 == checkpoint.sha256
         if was_made_from_it:
             return None

@@ -24,7 +24,7 @@ from porter.verification.loss import INPUTS, with_loss
 from porter.verification.memory import release, weights_in
 from porter.verification.parity import MOST_ROUNDING
 from porter.verification.references.file_graph_reference import FileGraphReference
-from porter.verification.references.open_reference import open_given
+from porter.verification.references.open_reference import open_user_reference
 from porter.verification.references.own_build import OwnBuild
 from porter.verification.references.reference import Reference
 from porter.verification.references.source_references import (
@@ -37,7 +37,7 @@ from porter.verification.references.source_references import (
 from porter.verification.references.user_reference import IMAGES, ReferenceName, model_itself
 from porter.verification.sizes import Sizes, sizes_to_compare
 from porter.verification.trained import prove_trained
-from porter.verification.user_proof import prove_given
+from porter.verification.user_proof import prove_by_user_reference
 from porter.verification.verdict import Verdict, first_telling
 from porter.verification.witnesses import ask_witness
 
@@ -46,10 +46,10 @@ _NO_SECOND = "what runs the source in float32, which does not run the file"
 
 
 def prove_against(
-    check: Check, opened: Opened, given: ReferenceName | None = None, size: Size = ANY
+    check: Check, opened: Opened, user_reference: ReferenceName | None = None, size: Size = ANY
 ) -> tuple[Verdict, tuple[str, ...]]:
     """Compare a port with the file's own graph or the zoo's implementation, and with the user's own
-    reference, if one is `given`; then its stored numbers with the source's, bit for bit, unless the user
+    reference, if there is one; then its stored numbers with the source's, bit for bit, unless the user
     sets a tolerance.
 
     If none can run, the port is compared with porter's own build in the source's framework. If the port has
@@ -68,7 +68,7 @@ def prove_against(
         Contradiction: what porter reads of the source differs from itself.
         CheckFailed: the same function to the limit, but a stored number is not the source's.
     """
-    verdict, warnings = _compare_with_references(check, opened, given or model_itself(opened), size)
+    verdict, warnings = _compare_with_references(check, opened, user_reference or model_itself(opened), size)
     record = check.port.record
     # Values come first, because they name the layer; computed numbers were held before they were run.
     are_stored_as_they_are = not (record.computed or record.quantize or check.tensors)
@@ -79,7 +79,7 @@ def prove_against(
 
 
 def _compare_with_references(
-    check: Check, opened: Opened, given: ReferenceName | None, size: Size
+    check: Check, opened: Opened, user_reference: ReferenceName | None, size: Size
 ) -> tuple[Verdict, tuple[str, ...]]:
     """Compare a port's values with the references and the user's own, and return the verdict with warnings;
     see `prove_against`.
@@ -93,8 +93,8 @@ def _compare_with_references(
         check = replace(check, tensors=unrounded_tensors(port, opened.graph, opened.tensors))
 
     compare_with = partial(_compare_with_reference, check, opened, native, dtype)
-    if given is not None:
-        verdict = _compare_with_given(check, opened, given, native, dtype, compare_with)
+    if user_reference is not None:
+        verdict = _compare_with_user_reference(check, opened, user_reference, native, dtype, compare_with)
         return verdict, (*verdict.not_run, *_cautions(port, opened, verdict))
     verdict = _compare_with_first(check, opened, dtype, compare_with)
     if verdict.proof.reference != OWN_BUILD:
@@ -104,10 +104,10 @@ def _compare_with_references(
     return verdict, (*verdict.not_run, caution, *_cautions(port, opened, verdict))
 
 
-def _compare_with_given(
+def _compare_with_user_reference(
     check: Check,
     opened: Opened,
-    given: ReferenceName,
+    user_reference: ReferenceName,
     native: KnownSize,
     dtype: Dtype,
     compare_with: Callable[[SourceReference], Verdict],
@@ -115,10 +115,12 @@ def _compare_with_given(
     """Compare a port with the user's own reference, and with the first of the source's that runs."""
     record = check.port.record
     unfolded = OwnBuild(check.port.destination, opened.graph, opened.tensors)
-    proof = prove_given(check, native, open_given(given, opened, dtype), unfolded)
-    without_given, failures = first_that_runs(references_of(opened, dtype), compare_with)
-    without_given = without_given or Verdict((), proof.fed, rounding=record.rounding)
-    verdict = with_loss(check, replace(without_given, given=proof))
+    proof = prove_by_user_reference(
+        check, native, open_user_reference(user_reference, opened, dtype), unfolded
+    )
+    without_user, failures = first_that_runs(references_of(opened, dtype), compare_with)
+    without_user = without_user or Verdict((), proof.fed, rounding=record.rounding)
+    verdict = with_loss(check, replace(without_user, user_proof=proof))
     # A verdict that failed names the node that differs, whatever a witness says.
     verdict = _with_testimony(verdict, opened, record) if verdict.ok else verdict
     return replace(verdict, not_run=(*verdict.not_run, *map(str, failures)))

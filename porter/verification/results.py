@@ -278,7 +278,7 @@ class ShippedRecord:
 
 
 @dataclass(frozen=True)
-class GivenRecord:
+class UserRecord:
     """What is recorded of a proof by the user's own reference (porter.verification.verdict.UserProof)."""
 
     reference: str
@@ -300,7 +300,7 @@ class VerdictRecord(Parity):
     not_run: tuple[str, ...] = ()
     dtypes: Mapping[str, DtypeRecord] = field(kw_only=True)
     shipped: ShippedRecord | None = None
-    given: GivenRecord | None = None
+    given: UserRecord | None = None
     loss: Distance | None = None
     rounding: str | None = None
     notes: tuple[str, ...] = ()

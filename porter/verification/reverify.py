@@ -40,13 +40,13 @@ def verify(asked: VerifyOptions) -> Verdict:
             of 1e-5 and four times the source's own rounding, at most 1e-4.
         reference: as for `convert`.
     """
-    given = None if asked.reference is None else parse_reference(fspath(asked.reference))
+    user_reference = None if asked.reference is None else parse_reference(fspath(asked.reference))
     port = read_port(Path(asked.folder))
     check = Check(port, ("float64",) if asked.float64 else PROVED_DTYPES, asked.tolerance, asked.device)
     source = reopen_source(port, parse_weights(asked.weights), path_of(asked.recipes))
     _expect_outputs(port, source.graph)
     _expect_as_large(port, source.graph)
-    verdict, warnings = proving.prove_against(check, source, given)
+    verdict, warnings = proving.prove_against(check, source, user_reference)
     return replace(
         verdict, notes=(*warnings, *_notes_on_reference(port.record, verdict), *notes_on_code(port))
     )
@@ -100,12 +100,12 @@ def _notes_on_reference(record: Record, verdict: Verdict) -> tuple[str, ...]:
     """Return a note if the user's own reference that proved the port is not the one that it was compared with
     now.
     """
-    proving, given = record.reference, verdict.given
+    proving, user_proof = record.reference, verdict.user_proof
     if proving is None:
         return ()
-    if given is not None and given.file is not None and given.file.sha256 == proving.sha256:
+    if user_proof is not None and user_proof.file is not None and user_proof.file.sha256 == proving.sha256:
         return ()
-    now = "" if given is None else "; this is another file"
+    now = "" if user_proof is None else "; this is another file"
     note = (
         f"the port was proved by {proving.file}, sha256 {proving.sha256[:12]}..., which {REFERENCE} gave{now}"
     )

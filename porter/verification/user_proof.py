@@ -25,7 +25,7 @@ ROUNDED = 1e-6
 """
 
 
-def prove_given(
+def prove_by_user_reference(
     check: Check, native: tuple[int, int], reference: UserReference, unfolded: Reference
 ) -> UserProof:
     """Compare a port with the user's own reference; in float32 only if it does not run in float64, or its

@@ -9,15 +9,15 @@ from typing import Any, TypeVar
 
 from porter.base.errors import some
 from porter.base.options import CHECK, REFERENCE
-from porter.port import AGREES, PASSED, UNHELD, GivenFile
+from porter.port import AGREES, PASSED, UNHELD, ReferenceFile
 from porter.verification.inputs import InputRange
 from porter.verification.results import (
     ALIKE,
     Distance,
     DtypeRecord,
-    GivenRecord,
     Parity,
     ShippedRecord,
+    UserRecord,
     VerdictRecord,
 )
 
@@ -56,7 +56,7 @@ class UserProof:
         fed: see Verdict.
     """
 
-    file: GivenFile | None
+    file: ReferenceFile | None
     parities: tuple[Parity, ...]
     notes: tuple[str, ...]
     apart: Mapping[str, float]
@@ -66,8 +66,8 @@ class UserProof:
     def all(self) -> tuple[Parity, ...]:
         return self.parities
 
-    def record(self) -> GivenRecord:
-        return GivenRecord(self.parities[-1].reference, _summaries(self.parities), self.notes)
+    def record(self) -> UserRecord:
+        return UserRecord(self.parities[-1].reference, _summaries(self.parities), self.notes)
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Verdict:
         rounding: see porter.port.Record.
         notes: on code that no comparison covers.
         loss: of the port's output by the rounding of its weights, where it was measured.
-        given: the proof by the user's own reference; `parities` is empty if no other reference can run.
+        user_proof: the proof by the user's own reference; `parities` is empty if no other reference can run.
         disagreement: what two implementations that porter did not write disagree on, if the comparison
             failed or only rounding explains it; one is wrong, so that nothing is proved.
         held: to what other programs the reading is held that both sides share
@@ -94,7 +94,7 @@ class Verdict:
     rounding: str | None = None
     notes: tuple[str, ...] = ()
     loss: Distance | None = None
-    given: UserProof | None = None
+    user_proof: UserProof | None = None
     disagreement: str | None = None
     held: tuple[str, ...] = ()
     not_run: tuple[str, ...] = ()
@@ -106,7 +106,7 @@ class Verdict:
     @property
     def check(self) -> str:
         """What port.json says of a verdict that is ok; see porter.port.Record.check."""
-        if self.proof.proves or (self.given is not None and self.given.parities[-1].proves):
+        if self.proof.proves or (self.user_proof is not None and self.user_proof.parities[-1].proves):
             return PASSED
         return AGREES if self.proof.unheld is None else f"{UNHELD} {self.proof.unheld}"
 
@@ -118,17 +118,21 @@ class Verdict:
         return (
             *(self.shipped.parities if self.shipped else ()),
             *self.parities,
-            *(self.given.all if self.given else ()),
+            *(self.user_proof.all if self.user_proof else ()),
         )
+
+    @property
+    def decisive(self) -> tuple[Parity, ...]:
+        """The comparisons with the source, or those with the user's own reference where no other can run."""
+        return self.parities or (self.user_proof.parities if self.user_proof else ())
 
     @property
     def proof(self) -> Parity:
         """Return the most exact comparison, or the first that failed, in float64 if one did."""
-        given = self.given.parities if self.given else ()
         failed = [parity for parity in self.all if not parity.ok]
         if failed:
             return min(failed, key=lambda parity: parity.dtype != "float64")
-        return (self.parities or given)[-1]
+        return self.decisive[-1]
 
     @property
     def rounds(self) -> Parity | None:
@@ -157,7 +161,11 @@ class Verdict:
     @property
     def _is_alike(self) -> bool:
         """Whether the network itself, and no reference, is why nothing is proved."""
-        return self.disagreement is None and self.given is None and (self.proof.silent or "").endswith(ALIKE)
+        return (
+            self.disagreement is None
+            and self.user_proof is None
+            and (self.proof.silent or "").endswith(ALIKE)
+        )
 
     def held_to(self, held: tuple[str, ...], unheld: str | None) -> Verdict:
         """Return the verdict with what a program that porter did not write says of porter's reading of the
@@ -180,9 +188,9 @@ class Verdict:
         proof = self.proof
         if self.disagreement is not None or proof.silent is not None:
             return self._unproved()
-        if self.given is not None and proof in self.given.parities:
-            notes = "".join(f"; {note}" for note in self.given.notes)
-            difference = self._first_difference("the port", self.given)
+        if self.user_proof is not None and proof in self.user_proof.parities:
+            notes = "".join(f"; {note}" for note in self.user_proof.notes)
+            difference = self._first_difference("the port", self.user_proof)
             return f"the port is not the function of {proof.reference}: {difference}{notes}"
         subject = "the port" if proof in self.parities else "porter's own build with the shipped pads"
         difference = self._first_difference(subject, None)
@@ -206,12 +214,12 @@ class Verdict:
             f"would pass too{differs}"
         )
 
-    def _first_difference(self, subject: str, given: UserProof | None) -> str:
+    def _first_difference(self, subject: str, user_proof: UserProof | None) -> str:
         """Say which node of `subject` differs first and how, or that only the top class does, for instance
         `conv1 is the first node that differs, relative L2 2.1e-02 in float64; padding at conv1: ...`.
 
         Args:
-            given: the proof by the user's own reference, if that one failed.
+            user_proof: the proof by the user's own reference, if that one failed.
         """
         proof, bad = self.proof, self.proof.first_bad
         if bad is None:
@@ -225,12 +233,12 @@ class Verdict:
             difference = f"{of_port} in {subject} and {of_source} in {proof.reference}"
         if bad.unseen:
             difference += f"; before it {some(bad.unseen)} could not be compared"
-        distances = {} if given is None else given.apart
+        distances = {} if user_proof is None else user_proof.apart
         differing = next((path for path in (bad.path, *bad.unseen) if path in distances), None)
         if differing is not None:
             difference += f"; the weights of {differing} are {distances[differing]:.1e} from the source's"
         elif bad.site is not None:
-            source = f"{bad.source} in the source, " if given is None else ""
+            source = f"{bad.source} in the source, " if user_proof is None else ""
             difference += f"; padding at {bad.site}: {source}{bad.realised} in {subject}"
         return f"{bad.path} is the first node that differs, {difference}"
 
@@ -244,9 +252,9 @@ class Verdict:
             disagreement=self.disagreement,
             held=self.held,
             not_run=self.not_run,
-            dtypes=_summaries(self.parities or (self.given.parities if self.given else ())),
+            dtypes=_summaries(self.decisive),
             shipped=self.shipped.record() if self.shipped else None,
-            given=self.given.record() if self.given else None,
+            given=self.user_proof.record() if self.user_proof else None,
             rounding=self.rounding,
             loss=self.loss,
             notes=self.notes,

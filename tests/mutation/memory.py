@@ -19,7 +19,7 @@ from porter.graph import Graph
 from porter.graph.plan import make_plan
 from porter.padding import Size
 from porter.padding.sizes import InputSizes
-from porter.port import GivenFile, Record, StoredPort
+from porter.port import Record, ReferenceFile, StoredPort
 from porter.verification import proving
 from porter.verification.check import PROVED_DTYPES, Check
 from porter.verification.computed import unrounded_tensors
@@ -27,7 +27,7 @@ from porter.verification.references import source_references
 from porter.verification.references.own_build import OwnBuild
 from porter.verification.references.reference import CutReference
 from porter.verification.references.user_reference import UserReference
-from porter.verification.user_proof import prove_given
+from porter.verification.user_proof import prove_by_user_reference
 from porter.verification.verdict import Verdict
 from tests.support.arrays import Array
 from tests.support.parity import Remembered
@@ -136,7 +136,7 @@ def given_source(source: MemorySource, native: tuple[int, int], misnamed: Mappin
             tuple(values[path] for path in paths), {path: values[other] for path, other in misnamed.items()}
         )
 
-    file = GivenFile(file="own.py", sha256="0" * 64, maker="make")
+    file = ReferenceFile(file="own.py", sha256="0" * 64, maker="make")
     return replace(
         source, given=UserReference("the given own.py:make", file, source.graph, InputSizes(native), shown)
     )
@@ -170,10 +170,10 @@ def _asked(port: StoredPort, opened: Any, dtypes: Sequence[Dtype]) -> tuple[Verd
             return proving.prove_against(Check(port, tuple(dtypes)), opened)
     tensors = unrounded_tensors(port, opened.graph, opened.tensors) if port.record.computed else None
     unfolded = OwnBuild(port.destination, opened.graph, opened.tensors)
-    proof = prove_given(
+    proof = prove_by_user_reference(
         Check(port, tuple(dtypes), tensors=tensors), port.record.input.native_size, opened.given, unfolded
     )
-    return Verdict((), proof.fed, given=proof), proof.notes
+    return Verdict((), proof.fed, user_proof=proof), proof.notes
 
 
 def with_function(port: MemoryPort, graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> MemoryPort:

@@ -162,11 +162,11 @@ def test_a_file_is_the_reference_of_another_one(
     }
     made = [porter.convert("mine", "own", "torch", weights=files / name, recipes=files, **settings)]
     made += [] if name == "weights.pth" else [porter.convert(files / name, to="torch", **settings)]
-    given = [verdict.given for each in made if (verdict := each.verdict) is not None]
+    given = [verdict.user_proof for each in made if (verdict := each.verdict) is not None]
     again = porter.verify(
         tmp_path / "port", weights=files / name, reference=str(files / reference), float64=True, recipes=files
     )
-    for proof in (*given, again.given):
+    for proof in (*given, again.user_proof):
         assert proof is not None and all(parity.proves for parity in proof.parities)
         # A graph of a file's own may have the reshape between its pool and its dense layer as a node; the
         # recipe has none.
@@ -189,11 +189,11 @@ def test_a_reference_whose_weights_are_others_says_how_far_they_are(
         onnx.save(model, tmp_path / name)
     settings: dict[str, Any] = {"to": "torch", "out": tmp_path / "port", "overwrite": True}
     made = porter.convert(files / "folded.onnx", reference=str(tmp_path / "rounded.onnx"), **settings)
-    assert made.verdict is not None and made.verdict.given is not None
-    assert [parity.dtype for parity in made.verdict.given.parities] == [
+    assert made.verdict is not None and made.verdict.user_proof is not None
+    assert [parity.dtype for parity in made.verdict.user_proof.parities] == [
         "float32"
-    ] and made.verdict.given.parities[0].proves
-    (note,) = made.verdict.given.notes
+    ] and made.verdict.user_proof.parities[0].proves
+    (note,) = made.verdict.user_proof.notes
     assert re.search(
         r"compared in float32: its weights are .* to rounding only, \d\.\de-0[78] apart at stem.*\.pt2", note
     )
@@ -240,6 +240,6 @@ def test_a_port_in_onnx_is_read_back_as_what_it_is(files: Path, tmp_path: Path) 
     )
     assert (
         proved.verdict is not None
-        and proved.verdict.given is not None
-        and proved.verdict.given.parities[-1].proves
+        and proved.verdict.user_proof is not None
+        and proved.verdict.user_proof.parities[-1].proves
     )

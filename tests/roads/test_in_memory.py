@@ -104,7 +104,7 @@ def test_a_module_is_its_own_reference_at_several_sizes_and_stays_as_it_is(
     before = bits(module)
     made = convert(module, example=torch.zeros(1, 3, SIDE, SIDE))
     assert bits(module) == before
-    given = made.verdict.given
+    given = made.verdict.user_proof
     assert given.file is None and made.port.record.source.file == "Net" and made.port.record.reference is None
     double = given.parities[-1]
     assert double.dtype == "float64" and len(double.sizes) >= 2 and double.reference == "the model Net itself"
@@ -145,7 +145,7 @@ def test_calls_of_a_module_of_several_names_are_compared_each_with_its_own(
     convert: Callable[..., Any],
 ) -> None:
     made = convert(seeded(Shared), example=torch.zeros(1, 3, SIDE, SIDE))
-    (double,) = (each for each in made.verdict.given.parities if each.dtype == "float64")
+    (double,) = (each for each in made.verdict.user_proof.parities if each.dtype == "float64")
     graph = made.port.graph
     calls = {node.path for node in graph.nodes if isinstance(node.op, Conv)}
     assert len(calls) == 5 and calls <= {node.path for node in double.nodes}
@@ -154,7 +154,7 @@ def test_calls_of_a_module_of_several_names_are_compared_each_with_its_own(
 def test_a_port_of_a_model_is_verified_with_it_again(tmp_path: Path) -> None:
     module, example = seeded(Two), (torch.zeros(2, 6), torch.zeros(2, 3, SIDE, SIDE))
     made = porter.convert(module, example=example, out=tmp_path / "port", check=False)
-    assert made.proof is None and made.verify(float64=True).given is not None
+    assert made.proof is None and made.verify(float64=True).user_proof is not None
     with pytest.raises(
         UsageError, match=r"made from the model Two in memory \(in Python, porter\.verify\(DIR, weights=MODEL"
     ):
@@ -371,7 +371,7 @@ def test_modules_of_many_kinds(convert: Callable[..., Any], kind: str) -> None:
     before = bits(module)
     verdict = convert(module, **{"input_size": SIDE, **how}).verdict
     assert bits(module) == before
-    assert verdict.ok and verdict.given.parities[-1].dtype == "float64" and not verdict.given.notes
+    assert verdict.ok and verdict.user_proof.parities[-1].dtype == "float64" and not verdict.user_proof.notes
 
 
 def test_channels_and_sizes_of_an_image_that_nothing_states(convert: Callable[..., Any]) -> None:
@@ -590,7 +590,7 @@ def test_what_cannot_be_ported_is_one_clear_error(
 
 def test_outputs_inside_a_model(convert: Callable[..., Any]) -> None:
     made = convert(seeded(Net), input_size=SIDE, outputs="conv2d")
-    assert made.verdict.ok and made.verdict.given is None and made.port.graph.outputs == ("stem",)
+    assert made.verdict.ok and made.verdict.user_proof is None and made.port.graph.outputs == ("stem",)
     assert any("gives other outputs" in warning for warning in made.warnings)
 
 

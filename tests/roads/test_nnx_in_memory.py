@@ -109,7 +109,7 @@ def test_a_module_is_its_own_reference_and_stays_as_it_is(tmp_path: Path) -> Non
         path: np.asarray(value[...]).tobytes()
         for path, value in nnx.to_flat_state(nnx.state(module, nnx.Not(nnx.RngState)))
     }
-    double = made.verdict.given.parities[-1]
+    double = made.verdict.user_proof.parities[-1]
     assert double.dtype == "float64" and len(double.sizes) >= 2 and double.reference == "the model Net itself"
     ops = {node.path: node.op.name for node in made.port.plan.graph.nodes}
     assert {"stem", "norm", "apart", "head"} <= ops.keys(), ops
@@ -154,7 +154,7 @@ def test_a_transformer(convert: Callable[..., Any]) -> None:
     )
     ops = [node.op.name for node in made.port.plan.graph.nodes]
     assert ops.count("layer_norm") == 2 and "softmax" in ops and "gelu" in ops, ops
-    assert made.verdict.given.parities[-1].dtype == "float64"
+    assert made.verdict.user_proof.parities[-1].dtype == "float64"
 
 
 def test_a_wrong_reading_is_told_by_the_module(
@@ -307,7 +307,7 @@ def test_several_inputs_and_scans(convert: Callable[..., Any], size: int | str) 
         ("numbers_given", (6,)),
     ]
     assert [node.op.name for node in made.port.graph.nodes].count("conv") == 6
-    double = made.verdict.given.parities[-1]
+    double = made.verdict.user_proof.parities[-1]
     assert double.dtype == "float64" and double.reference == "the model Pair itself"
     assert (len(double.sizes) > 1) == (size == "any")
 
@@ -354,7 +354,7 @@ def test_an_unreadable_module_is_the_recipe_that_fits_its_variables(
     record = made.port.record
     assert (record.variant, record.zoo, record.source.format) == ("own", "own_jax", "nnx")
     assert record.source.notes[-1].startswith("porter has no op for a part of the graph that JAX traces")
-    assert made.verdict.given.parities[-1].dtype == "float64" and record.proved
+    assert made.verdict.user_proof.parities[-1].dtype == "float64" and record.proved
     assert porter.open(made.port.folder).verify(weights=module, recipes=tmp_path).ok
     with pytest.raises(PorterError, match="not the function of the model Unreadable itself"):
         convert(seeded(Unreadable(nnx.Rngs(0), "VALID")), **how)

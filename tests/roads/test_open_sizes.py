@@ -150,7 +150,7 @@ def test_pools_of_windows_that_differ_in_size_as_torch_onnx_writes_them(to: str,
     )
     torch.export.save(torch.export.export(network, (image,)), tmp_path / "model.pt2")
     verdict = porter.convert(tmp_path / "model.pt2", to=to, out=tmp_path / "again", reference=file).verdict
-    given = verdict and verdict.given
+    given = verdict and verdict.user_proof
     assert given is not None and given.parities[-1].ok and given.parities[-1].dtype == "float32"
     assert "0" not in {node.path for node in given.parities[-1].nodes}
 

@@ -16,7 +16,7 @@ from porter.source.opened import Opened
 from porter.source.place import find
 from porter.verification.check import Check
 from porter.verification.computed import unrounded_tensors
-from porter.verification.references.open_reference import open_given
+from porter.verification.references.open_reference import open_user_reference
 from porter.verification.references.reference import Reference
 from porter.verification.references.source_references import references_of
 from porter.verification.references.user_reference import ReferenceName
@@ -76,7 +76,7 @@ def reference_of(opened: Opened) -> Remembered | None:
     first, member = next(iter(references_of(opened, "float32")), None), opened.member
     if first is None and member is not None and member.zoo.name in OWN_CODE:
         return Remembered(
-            open_given(ReferenceName(OWN_CODE[member.zoo.name], member.variant), opened, "float32")
+            open_user_reference(ReferenceName(OWN_CODE[member.zoo.name], member.variant), opened, "float32")
         )
     if member is not None and (member.recipe.architecture, member.zoo.name) in LINEN:
         from tests.support.linen import LinenValues  # which imports jax

@@ -33,7 +33,7 @@ def sign(folder: Path) -> None:
     """Puts the digests of a port's files as they are now into its port.json, as a port made with these files
     would have them.
     """
-    record = read_port(folder, held=False).record
+    record = read_port(folder, verify_digests=False).record
     write_record(
         folder, record.model_copy(update={"model": {name: digest(folder / name) for name in record.model}})
     )

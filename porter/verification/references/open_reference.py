@@ -21,7 +21,7 @@ from porter.verification.references.reference_of_file import reference_of_file
 from porter.verification.references.user_reference import IMAGES, ReferenceName, UserReference, trial_images
 
 
-def open_given(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReference:
+def open_user_reference(asked: ReferenceName, opened: Opened, stored: Dtype) -> UserReference:
     """Open the user's reference of a source, with weights rounded to a port's type, try it on two images, and
     return it with what is known of it: whether it runs in float64, which of its outputs has a background row
     that the port lacks, and in which activation it ends.
@@ -35,9 +35,9 @@ def open_given(given: ReferenceName, opened: Opened, stored: Dtype) -> UserRefer
         NotInstalled: a framework that it needs is not installed, or does not run it.
         FileError, MappingError: the file cannot be read, or carries no graph that porter knows.
     """
-    of_code = given.held is not None or given.maker is not None
+    of_code = asked.in_memory is not None or asked.maker is not None
     reference = (
-        reference_of_code(given, opened, stored) if of_code else reference_of_file(given, opened, stored)
+        reference_of_code(asked, opened, stored) if of_code else reference_of_file(asked, opened, stored)
     )
     image = trial_images(opened.graph, reference.sizes.built)
     try:
@@ -48,22 +48,22 @@ def open_given(given: ReferenceName, opened: Opened, stored: Dtype) -> UserRefer
         outputs, exact = reference.shown(image, "float32", None).outputs, False
     notes = reference.notes
     if not exact:
-        notes += (f"{given.name} runs in float32 only, so it is compared in float32",)
+        notes += (f"{asked.name} runs in float32 only, so it is compared in float32",)
     rounds = reference.rounded or (opened.fitted is not None and bool(opened.fitted.fit.folded))
-    dropped = _expect_outputs(given, opened, outputs, reference.sizes.built)
-    ending, ending_notes = ending_of(given.name, opened, outputs)
+    dropped = _expect_outputs(asked, opened, outputs, reference.sizes.built)
+    ending, ending_notes = ending_of(asked.name, opened, outputs)
     notes = (*notes, *ending_notes)
     return replace(reference, exact=exact, rounded=rounds, dropped=dropped, ending=ending, notes=notes)
 
 
 def _expect_outputs(
-    given: ReferenceName, opened: Opened, outputs: Sequence[Array], size: KnownSize
+    asked: ReferenceName, opened: Opened, outputs: Sequence[Array], size: KnownSize
 ) -> str | None:
     """Expect as many outputs, of the same shapes, as the source has. Return the path of the head that has a
     row 0, for the background, in the reference only; None if no head has one.
 
     Args:
-        given: what `--reference` names.
+        asked: what `--reference` names.
         outputs: of the reference for two images.
         size: rows and columns of these.
     """
@@ -72,10 +72,10 @@ def _expect_outputs(
     if len(outputs) != len(graph.outputs):
         next = (
             "let the callable give a model that returns the same"
-            if given.maker
+            if asked.maker
             else "give a model with the same outputs"
         )
-        raise _other_function_error(given, f"{len(graph.outputs)} outputs", str(len(outputs)), next)
+        raise _other_function_error(asked, f"{len(graph.outputs)} outputs", str(len(outputs)), next)
     dropped = None
     for path, value in zip(graph.outputs, outputs, strict=True):
         wanted, got = tuple(size or 0 for size in known[path]), value.shape[1:]
@@ -85,19 +85,19 @@ def _expect_outputs(
         elif len(value) != IMAGES or math.prod(got) != math.prod(wanted):
             shown = f"{shape_text(value.shape)} for {IMAGES} images of {shape_text(size)}"
             next = "a reference computes the source's function, without resizing or cropping"
-            raise _other_function_error(given, shape_text((IMAGES, *wanted)), shown, next)
+            raise _other_function_error(asked, shape_text((IMAGES, *wanted)), shown, next)
     return dropped
 
 
-def _other_function_error(given: ReferenceName, expected: str, got: str, next: str) -> PorterError:
+def _other_function_error(asked: ReferenceName, expected: str, got: str, next: str) -> PorterError:
     """Make the error of a reference that is another function than the source. What a model in memory gives is
     the source's own, so that porter's reading is then wrong.
 
     Args:
         expected, got: what the source gives and what the reference does, in words.
     """
-    if given.held is not None:
+    if asked.in_memory is not None:
         message = f"it gives {got}, and porter reads a graph that gives {expected}"
-        return CheckFailed(message, where=given.name, next="this is a mistake of porter's: report it")
-    message = f"expected {expected}, as the source gives, got {got} from {given.name}"
-    return UsageError(message, where=given.file, next=next)
+        return CheckFailed(message, where=asked.name, next="this is a mistake of porter's: report it")
+    message = f"expected {expected}, as the source gives, got {got} from {asked.name}"
+    return UsageError(message, where=asked.file, next=next)

@@ -10,19 +10,18 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array, Dtype
-from porter.base.errors import Contradiction, PorterError, UsageError
+from porter.base.errors import Contradiction, PorterError
 from porter.files import digest
 from porter.frameworks.images import arrays_for_inputs, split_into_batches
 from porter.frameworks.in_memory import Saved
 from porter.frameworks.reference_models import Shown, framework_of, get_given_models
 from porter.graph.ops import is_map
 from porter.padding.sizes import InputSizes
-from porter.port import GivenFile
 from porter.source.in_memory import save_and_read
 from porter.source.opened import Opened
 from porter.verification.itself import compare_with_saved_graph
 from porter.verification.references.reference_of_file import reference_of_checkpoint
-from porter.verification.references.user_code import load_maker, running_code, running_model
+from porter.verification.references.user_code import expect_framework, load_maker, running_code, running_model
 from porter.verification.references.user_reference import ReferenceName, UserReference, trial_images
 
 
@@ -38,33 +37,28 @@ class _RunningModel:
         notes: what it ran with, in the order in which they came, each once.
     """
 
-    def __init__(self, given: ReferenceName, opened: Opened, stored: Dtype) -> None:
-        self.given, self.graph, self.stored = given, opened.graph, stored
-        held = given.held
-        copy_model = None if held is None else held.make_copy
-        self.make = load_maker(given.file, str(given.maker)) if copy_model is None else copy_model
-        self.running = partial(running_model, given.name) if held else partial(running_code, given.file)
+    def __init__(self, asked: ReferenceName, opened: Opened, stored: Dtype) -> None:
+        self.asked, self.graph, self.stored = asked, opened.graph, stored
+        saved = asked.in_memory
+        copy_model = None if saved is None else saved.make_copy
+        self.make = load_maker(asked.file, str(asked.maker)) if copy_model is None else copy_model
+        self.running = partial(running_model, asked.name) if saved else partial(running_code, asked.file)
         self.image = trial_images(opened.graph, opened.sizes.built)
-        self.checkpoint = opened.fitted.checkpoint if opened.fitted and not held else None
+        self.checkpoint = opened.fitted.checkpoint if opened.fitted and not saved else None
         self.notes = dict[str, None]()
         self.models = dict[Dtype, Any]()
         with self.running():
             self.framework = get_given_models(str(framework_of(self.make_model())))
-        if held is not None and held.calls:
-            self.layers = _call_of_each_layer(held.calls, opened)
+        if saved is not None and saved.calls:
+            self.layers = _call_of_each_layer(saved.calls, opened)
         else:
             self.layers = _likely_names(opened)
-        self.arrays = _paths_of_arrays(opened, held)
+        self.arrays = _paths_of_arrays(opened, saved)
 
     def make_model(self) -> Any:
         """Make the model, and expect that it is one of a framework."""
         model = self.make()
-        if framework_of(model) is None:
-            message = (
-                f"{self.given.maker}() gives a {type(model).__name__}, expected a torch.nn.Module, a "
-                "keras.Model or an nnx.Module"
-            )
-            raise UsageError(message, where=self.given.file)
+        expect_framework(model, str(self.asked.maker), self.asked.file)
         return model
 
     def prepare(self, stored: Dtype, dtype: Dtype) -> tuple[Any, str]:
@@ -76,16 +70,16 @@ class _RunningModel:
         if dtype not in self.models:
             run_in: Dtype = "float32" if self.framework.KEEPS_TYPES else dtype
             self.models[dtype], weights = self.prepare(self.stored, run_in)
-            if not self.given.held:
-                self.notes[f"{self.given.name} ran {weights}"] = None
+            if not self.asked.in_memory:
+                self.notes[f"{self.asked.name} ran {weights}"] = None
         return self.models[dtype]
 
     def shown(self, batch: Array, dtype: Dtype, paths: Collection[str] | None) -> Shown:
         """Run the model on a batch, and return its outputs and the values of `paths`. A model that takes only
         so many images at once gets the batch in parts.
         """
-        held = self.given.held
-        parts = split_into_batches(batch.astype(dtype), held.batch if held is not None else None)
+        saved = self.asked.in_memory
+        parts = split_into_batches(batch.astype(dtype), saved.batch if saved is not None else None)
         wanted = {path: names for path, names in self.layers.items() if paths is None or path in paths}
         with self.running():
             shown = [
@@ -97,7 +91,7 @@ class _RunningModel:
         return shown[0] if len(parts[0]) == len(batch) else _join_outputs(shown, len(batch))
 
 
-def _paths_of_arrays(opened: Opened, held: Saved | None) -> set[str | int]:
+def _paths_of_arrays(opened: Opened, saved: Saved | None) -> set[str | int]:
     """Return the paths of values without rows and columns, whose axes stay as they are, and the numbers of
     such outputs.
     """
@@ -105,32 +99,32 @@ def _paths_of_arrays(opened: Opened, held: Saved | None) -> set[str | int]:
     arrays |= {number for number, path in enumerate(opened.graph.outputs) if path in arrays}
     # The saved file says which outputs of a model in memory have their channels last.
     has_own_graph = opened.fitted is not None and opened.fitted.checkpoint.graph is not None
-    if held is not None and has_own_graph:
-        arrays |= set(range(len(opened.graph.outputs))) - held.channels_last_outputs
+    if saved is not None and has_own_graph:
+        arrays |= set(range(len(opened.graph.outputs))) - saved.channels_last_outputs
     return arrays
 
 
-def reference_of_code(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReference:
+def reference_of_code(asked: ReferenceName, opened: Opened, stored: Dtype) -> UserReference:
     """Return the reference of a user's code, or of a model in memory. A model that keeps its number type runs
     in float32, or as the file that its framework saves it as.
 
     Args:
         stored: the port's type, to which weights are rounded.
     """
-    model = _RunningModel(given, opened, stored)
+    model = _RunningModel(asked, opened, stored)
     if model.framework.KEEPS_TYPES:
         with model.running():
             saved_model = _reference_of_saved_model(
-                given, opened, stored, *model.prepare("float64", "float32")
+                asked, opened, stored, *model.prepare("float64", "float32")
             )
         if saved_model:
             return saved_model
     model.shown(model.image, "float32", None)
-    held = given.held
-    file = None if held else GivenFile(file=given.file.name, sha256=digest(given.file), maker=given.maker)
+    saved = asked.in_memory
+    file = None if saved else asked.file_record(digest(asked.file))
     sizes = InputSizes(opened.sizes.built)
     notes = tuple(model.notes)
-    return UserReference(given.name, file, opened.graph, sizes, model.shown, notes, named=not held)
+    return UserReference(asked.name, file, opened.graph, sizes, model.shown, notes, named=not saved)
 
 
 def _join_outputs(parts: Sequence[Shown], count: int) -> Shown:
@@ -143,7 +137,7 @@ def _join_outputs(parts: Sequence[Shown], count: int) -> Shown:
 
 
 def _reference_of_saved_model(
-    given: ReferenceName, opened: Opened, stored: Dtype, model: Any, weights: str
+    asked: ReferenceName, opened: Opened, stored: Dtype, model: Any, weights: str
 ) -> UserReference | None:
     """Save the model that a user's code makes, and return that file as the reference, because it runs in
     every number type and the model in float32 only. Return None where its framework saves no such file, or
@@ -159,15 +153,15 @@ def _reference_of_saved_model(
     """
     try:
         exported = save_and_read(model)
-        file = GivenFile(file=given.file.name, sha256=digest(given.file), maker=given.maker)
-        reference = reference_of_checkpoint(given, file, exported.checkpoint, opened, stored)
+        file = asked.file_record(digest(asked.file))
+        reference = reference_of_checkpoint(asked, file, exported.checkpoint, opened, stored)
     except Contradiction:
         raise
     except PorterError:
         return None
     image = trial_images(opened.graph, reference.sizes.built)
     testimony = compare_with_saved_graph(exported.saved, exported.checkpoint, image)
-    return replace(reference, notes=(f"{given.name} ran {weights}", *testimony.held))
+    return replace(reference, notes=(f"{asked.name} ran {weights}", *testimony.held))
 
 
 def _call_of_each_layer(calls: Mapping[str, str], opened: Opened) -> dict[str, tuple[str, ...]]:

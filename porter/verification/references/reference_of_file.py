@@ -19,7 +19,7 @@ from porter.frameworks.reference_models import Shown
 from porter.graph import OF_LOGITS, Graph
 from porter.padding import ANY
 from porter.padding.sizes import InputSizes
-from porter.port import GivenFile
+from porter.port import ReferenceFile
 from porter.source.opened import Opened
 from porter.verification.references.pairing import pair, weight_distances
 from porter.verification.references.rounded_tensors import round_checkpoint
@@ -32,15 +32,15 @@ _CARRYING = {
 """What a framework writes of a whole model, with its graph."""
 
 
-def reference_of_file(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReference:
+def reference_of_file(asked: ReferenceName, opened: Opened, stored: Dtype) -> UserReference:
     """Read the file that `--reference` names, and return it as a reference."""
-    checkpoint = read_with_digests(given.file, with_md5=False)
-    record = GivenFile(file=given.file.name, sha256=checkpoint.sha256, maker=None)
-    return reference_of_checkpoint(given, record, checkpoint, opened, stored)
+    checkpoint = read_with_digests(asked.file, with_md5=False)
+    record = asked.file_record(checkpoint.sha256)
+    return reference_of_checkpoint(asked, record, checkpoint, opened, stored)
 
 
 def reference_of_checkpoint(
-    given: ReferenceName, record: GivenFile, checkpoint: Checkpoint, opened: Opened, stored: Dtype
+    asked: ReferenceName, record: ReferenceFile, checkpoint: Checkpoint, opened: Opened, stored: Dtype
 ) -> UserReference:
     """Return the reference of a user's file with a graph, which is run by the file's engine, with its layers
     paired with the source's nodes.
@@ -53,7 +53,7 @@ def reference_of_checkpoint(
         UsageError: the file has no graph, other inputs, or an output that the engine does not show.
     """
     file = checkpoint.graph
-    where = str(given.file)
+    where = str(asked.file)
     if file is None:
         carrying = _CARRYING.get(checkpoint.dialect or "", "an ONNX model")
         raise UsageError(
@@ -92,7 +92,7 @@ def reference_of_checkpoint(
     sizes = InputSizes(built, None if file.resizable else file.built_size)
     distances = weight_distances(opened, file, checkpoint.tensors, pairs.layers)
     return UserReference(
-        given.name,
+        asked.name,
         record,
         opened.graph,
         sizes,

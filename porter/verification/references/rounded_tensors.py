@@ -12,16 +12,17 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks import OwnTensors, Tensors
 
 
-def round_checkpoint(checkpoint: Checkpoint, dtype: Dtype, held: Collection[str]) -> Checkpoint:
+def round_checkpoint(checkpoint: Checkpoint, dtype: Dtype, of_layers: Collection[str]) -> Checkpoint:
     """Round the checkpoint's floating tensors to a port's storage type, so that both sides hold the same
     numbers.
 
     Args:
-        held: names of those that layers have. Others are constants of the graph, which a port holds as
+        of_layers: names of those that layers have. Others are constants of the graph, which a port holds as
             exactly as the file.
     """
     tensors = {
-        name: _round(array, dtype) if name in held else array for name, array in checkpoint.tensors.items()
+        name: _round(array, dtype) if name in of_layers else array
+        for name, array in checkpoint.tensors.items()
     }
     return replace(checkpoint, tensors=tensors)
 

@@ -154,11 +154,20 @@ def expect_model(model: Any, name: str, where: str | Path) -> Any:
     Raises:
         UsageError: it is none.
     """
+    if expect_framework(model, name, where) != "tf":
+        model.eval()
+    return model
+
+
+def expect_framework(model: Any, name: str, where: str | Path) -> str:
+    """Return the framework of the model that a callable gave.
+
+    Raises:
+        UsageError: it is no model.
+    """
     framework = framework_of(model)
     if framework is None:
         expected = "a torch.nn.Module, a keras.Model or an nnx.Module"
         message = f"{name}() gives a {type(model).__name__}, expected {expected}"
         raise UsageError(message, where=where, next="let it return the model")
-    if framework != "tf":
-        model.eval()
-    return model
+    return framework

@@ -20,7 +20,7 @@ from porter.frameworks.reference_models import Shown
 from porter.graph import Graph
 from porter.padding import KnownSize
 from porter.padding.sizes import InputSizes
-from porter.port import GivenFile
+from porter.port import ReferenceFile
 from porter.source.opened import Opened
 from porter.verification.references.endings import Ending
 from porter.verification.references.user_code import parse_code
@@ -37,13 +37,17 @@ class ReferenceName:
 
     file: Path
     maker: str | None = None
-    held: Saved | None = None
+    in_memory: Saved | None = None
+
+    def file_record(self, sha256: str) -> ReferenceFile:
+        """Return what port.json has of the file."""
+        return ReferenceFile(file=self.file.name, sha256=sha256, maker=self.maker)
 
     @property
     def name(self) -> str:
         """The name of the reference in messages and in port.json, such as `the given net.py:build`."""
-        if self.held:
-            return f"the model {self.held.name} itself"
+        if self.in_memory:
+            return f"the model {self.in_memory.name} itself"
         return f"the given {self.file.name}:{self.maker}" if self.maker else f"the given {self.file.name}"
 
 
@@ -51,10 +55,10 @@ def model_itself(opened: Opened) -> ReferenceName | None:
     """Return the model in memory that is ported as a reference of its own port; None where the source is no
     such model, or the file that porter reads is the model.
     """
-    held = opened.in_memory
-    if held is None or held.make_copy is None:
+    saved = opened.in_memory
+    if saved is None or saved.make_copy is None:
         return None
-    return ReferenceName(Path(held.name), held=held)
+    return ReferenceName(Path(saved.name), in_memory=saved)
 
 
 def parse_reference(text: str) -> ReferenceName:
@@ -63,13 +67,13 @@ def parse_reference(text: str) -> ReferenceName:
     Raises:
         UsageError: there is no such file, or code is given without its callable.
     """
-    given = ReferenceName(*(parse_code(text) or (Path(text),)))
-    if not given.file.exists():
-        raise UsageError("there is no such file", where=f"{REFERENCE(given.file)}", next="check the path")
-    if given.maker is None and given.file.suffix == ".py":
-        next = f"{REFERENCE(given.file)}:CALLABLE, the class or function that gives the model"
+    named = ReferenceName(*(parse_code(text) or (Path(text),)))
+    if not named.file.exists():
+        raise UsageError("there is no such file", where=f"{REFERENCE(named.file)}", next="check the path")
+    if named.maker is None and named.file.suffix == ".py":
+        next = f"{REFERENCE(named.file)}:CALLABLE, the class or function that gives the model"
         raise UsageError("code needs the name of what makes its model", where=f"{REFERENCE(text)}", next=next)
-    return given
+    return named
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,7 @@ class UserReference:
     """
 
     name: str
-    file: GivenFile | None
+    file: ReferenceFile | None
     graph: Graph
     sizes: InputSizes
     shown: Callable[[Array, Dtype, Collection[str] | None], Shown]

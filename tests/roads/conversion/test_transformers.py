@@ -164,5 +164,5 @@ def test_arrays_of_a_users_own_code(tmp_path: Path) -> None:
     made = porter.convert(
         tmp_path / "model.keras", out=tmp_path / "port", reference=f"{tmp_path / 'code.py'}:model"
     )
-    assert made.verdict is not None and made.verdict.ok and made.verdict.given is not None
-    assert made.verdict.given.parities and all(parity.ok for parity in made.verdict.given.parities)
+    assert made.verdict is not None and made.verdict.ok and made.verdict.user_proof is not None
+    assert made.verdict.user_proof.parities and all(parity.ok for parity in made.verdict.user_proof.parities)

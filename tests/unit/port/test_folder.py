@@ -22,7 +22,7 @@ def test_a_protocol_that_is_none_is_told_with_its_file(tmp_path: Path) -> None:
     record["preprocess"]["size"] = 0
     (folder / "port.json").write_text(json.dumps(record))
     with pytest.raises(FileError, match="'size' must be from 1 to 4096, got 0 at preprocess") as refused:
-        read_port(folder, held=False)
+        read_port(folder, verify_digests=False)
     assert refused.value.where == str(folder / "port.json")
 
 
@@ -33,4 +33,4 @@ def test_nothing_but_an_activation_is_taken_off(tmp_path: Path) -> None:
     record["activation"] = "concat"
     (folder / "port.json").write_text(json.dumps(record))
     with pytest.raises(FileError, match="activation"):
-        read_port(folder, held=False)
+        read_port(folder, verify_digests=False)

@@ -17,7 +17,7 @@ from porter.base.errors import ChecksumError, FileError, PorterError, UsageError
 from porter.cli.app import main
 from porter.evaluation.details import MAX_PAIRS
 from porter.evaluation.results import Evaluation
-from porter.port import GivenFile
+from porter.port import ReferenceFile
 from porter.reporting.records import read_contents
 from porter.verification.inputs import SIGNED
 from porter.verification.results import Distance, FirstBad, NodeDistance, Parity
@@ -140,7 +140,7 @@ def test_a_verdict_comes_back_from_its_record(tmp_path: Path) -> None:
         False, "keras", "float64", ((32, 32),), 4, 1e-10, 0.0, logits, first, nodes, ("c",), top_changed=True
     )
     given = UserProof(
-        GivenFile(file="net.py", sha256="ab" * 32, maker="make"), (parity,), ("a note",), {}, SIGNED
+        ReferenceFile(file="net.py", sha256="ab" * 32, maker="make"), (parity,), ("a note",), {}, SIGNED
     )
     shipped = Shipped((parity,), 0.5, 1, 4)
     verdict = Verdict(

@@ -46,6 +46,6 @@ class Attention(nn.Module):
 def test_a_mask_is_what_the_module_does_with_it(kind: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     made = porter.convert(Attention(MASKS[kind]).eval(), input_size=24, out=tmp_path / "port")
-    assert made.verdict is not None and made.verdict.ok and made.verdict.given is not None
+    assert made.verdict is not None and made.verdict.ok and made.verdict.user_proof is not None
     masked = [node.path for node in made.port.graph.nodes if node.op_name in ("add", "add_array", "bias")]
     assert bool(masked) == (not kind.startswith("all"))

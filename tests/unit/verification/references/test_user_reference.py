@@ -14,7 +14,7 @@ import porter
 from porter.base.errors import PorterError
 from porter.files import digest
 from porter.padding.sizes import InputSizes
-from porter.port import GivenFile, StoredPort, read_port
+from porter.port import ReferenceFile, StoredPort, read_port
 from porter.recipe import find_recipe
 from porter.source.open import open_source
 from porter.source.opened import Opened
@@ -286,9 +286,9 @@ ACCEPTED = {
 @pytest.mark.parametrize("reference", ACCEPTED)
 def test_a_reference_of_another_form_is_compared_and_that_is_said(reference: str, mine: Mine) -> None:
     found = mine.verdict(reference)
-    assert found.ok and found.proof.proves and found.given is not None
-    assert any(ACCEPTED[reference] in note for note in found.given.notes)
-    assert all(len(compared.nodes) >= 4 for compared in found.given.parities)
+    assert found.ok and found.proof.proves and found.user_proof is not None
+    assert any(ACCEPTED[reference] in note for note in found.user_proof.notes)
+    assert all(len(compared.nodes) >= 4 for compared in found.user_proof.parities)
 
 
 def test_it_is_compared_at_the_sizes_that_it_takes(mine: Mine) -> None:
@@ -300,7 +300,7 @@ def test_a_file_of_one_size_is_not_tried_at_another(mine: Mine) -> None:
     def shown(batch: Any, dtype: Any, paths: Any) -> NoReturn:
         raise AssertionError("it ran, and runtimes fail in ways of their own")
 
-    file = GivenFile(file="mine.onnx", sha256="0" * 64, maker=None)
+    file = ReferenceFile(file="mine.onnx", sha256="0" * 64, maker=None)
     reference = UserReference(
         "the given mine.onnx", file, mine.opened.graph, InputSizes((32, 32), (32, 32)), shown
     )
@@ -407,7 +407,7 @@ def test_another_export_and_keras_code_prove_a_port(exported: Path, tmp_path: Pa
     for reference in SAME:
         found = verdict(reference)
         assert found.ok and found.parities[-1].reference == "the file's own graph", found.failure()
-        shown = [len(parity.nodes) for parity in found.given.parities] if found.given else []
+        shown = [len(parity.nodes) for parity in found.user_proof.parities] if found.user_proof else []
         assert shown == 2 * [5], reference
     bad = verdict("other.keras").proof.first_bad
     assert bad is not None and bad.path == "norm"
