@@ -282,13 +282,13 @@ class _Flow:
         lack it and pass the right value on; otherwise two, told apart by a flag. Raise Unlike where these are
         not enough.
         """
-        named = set(sources.values())
+        named = [*dict.fromkeys(sources.values())]
         # The latest part first, because what is absent passes on what came before it.
         for name in [*reversed(self.edges), *self.entries]:
             if name in named and self._stands_for(name, sources):
                 return Edge(name)
         if len(named) == 2:
-            # The flag is true in the uses of the rarer source.
+            # The flag is true in the uses of the rarer source; of the first one where both are as frequent.
             rarer, usual = sorted(named, key=list(sources.values()).count)
             return Edge(rarer, usual, {use: source == rarer for use, source in sources.items()})
         raise Unlike
