@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from porter.frameworks.code.language import Layer, plain
-from porter.graph import Op, Shape, axes_text, ops
+from porter.graph import Op, Shape, ops
 from porter.graph.blocks.parameters import PlainValue
 from porter.graph.ops import CHANNELS_LAST, channels_in, is_map
-from porter.graph.plan import Plan, taken_shapes
 from porter.padding import Front, Pads, Site, Window
 
 
@@ -73,37 +72,6 @@ def sides(pads: Pads) -> PlainValue:
     """Return pads by axis: (top, bottom), (left, right)."""
     top, bottom, left, right = pads
     return (top, bottom), (left, right)
-
-
-def size_checks(plan: Plan, names: Mapping[str, str]) -> list[str]:
-    """Return the first lines of `__call__`, which refuse inputs of other shapes: of a map whose size is fixed
-    (`if x.shape[1:3] != (224, 224):`), and of any input that is no map. No lines for a map of open size.
-
-    Args:
-        names: of the arguments, by path.
-    """
-    reason = "the pads are right at" if plan.fixed_by_pads else "the layers fit"
-    lines = []
-    for path, shape in taken_shapes(plan).items():
-        x = names[path]
-        # A map of a fixed size; one of open size is not checked.
-        if is_map(shape) and None not in shape:
-            _, rows, columns = shape
-            lines += [
-                f"        if {x}.shape[1:3] != ({rows}, {columns}):",
-                f'            raise ValueError(f"{reason} {rows}x{columns} only, got {{{x}.shape[1:3]}}")',
-            ]
-        elif not is_map(shape):
-            conditions = [f"{x}.ndim != {1 + len(shape)}"]
-            conditions += [
-                f"{x}.shape[{axis}] != {size}" for axis, size in enumerate(shape, 1) if size is not None
-            ]
-            title = "the input" if x == "x" else x
-            lines += [
-                f"        if {' or '.join(conditions)}:",
-                f'            raise ValueError(f"{title} is {axes_text(shape)}, got {{{x}.shape}}")',
-            ]
-    return lines
 
 
 def _axes_of_batch(shape: Shape) -> Mapping[int, int]:

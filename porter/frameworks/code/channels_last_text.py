@@ -9,9 +9,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 
-from porter.frameworks.code.channels_last import size_checks
 from porter.frameworks.code.forward import OPERATORS
-from porter.frameworks.code.language import Language, Layer, LayerStep, Norm
+from porter.frameworks.code.input_checks import input_checks, refusal
+from porter.frameworks.code.language import Apply, Language, Layer, LayerStep, Norm
 from porter.frameworks.code.model_classes import docstring, model_classes, named_norms
 from porter.frameworks.code.own_layers import needed_definitions
 from porter.frameworks.code.text import Bracketed, Choice, Expression, Item, call, flat, literal
@@ -22,80 +22,54 @@ from porter.graph.plan import Plan
 
 _SHORTEST = 3
 """So many equal modules of a row are written one by one."""
+_IN_LOADER = {"load_file"}
+"""What is imported for the loader only."""
 
 
 @dataclass(frozen=True)
-class ChannelsLastText:
-    """The words of a framework, and the text that they make.
+class ChannelsLastLanguage(Language):
+    """How the code of a framework with the channels last says a model.
 
     Attributes:
-        layers, arrays: what its modules of layers and of arrays are imported as, such as `nnx` and `jnp`.
-        functions: kinds that are said where they are applied, and have no arguments.
-        modules: kinds that hold tensors.
+        arrays: what its module of arrays is imported as, such as `jnp`.
         positional: the arguments that have no keyword, by kind.
         defaults: of arguments, by kind; those at their defaults are left out.
         own_layers: the text of porter's own layers, by name, of which model.py has copies.
         imports: the lines of the framework's imports, with a pattern of the text that needs one; None where
             every model does.
-        passed: the argument that every constructor takes by name and passes on, if there is one.
     """
 
     layers: str
     arrays: str
+    identity: str
+    begin: tuple[str, ...]
+    of_modules: frozenset[str]
     functions: Collection[str]
-    modules: Collection[str]
+    with_tensors: Collection[str]
+    of_map: Layer
+    norms: Mapping[str, Norm]
     positional: Mapping[str, tuple[str, ...]]
     defaults: Mapping[str, Mapping[str, PlainValue]]
     own_layers: dict[str, str]
     imports: Mapping[str, str | None]
     passed: str = ""
+    method = "__call__"
+    rows = True
 
-    def language(
-        self,
-        identity: str,
-        begin: tuple[str, ...],
-        of_modules: str,
-        of_map: Layer,
-        norm_defaults: Mapping[str, PlainValue],
-    ) -> Language:
-        """Return how layers, modules and their calls are said.
+    @property
+    def imported(self) -> frozenset[str]:
+        return frozenset({*self._names_imported - _IN_LOADER, "partial", *self.own_layers})
 
-        Args:
-            identity: a layer that changes nothing.
-            begin: the lines with which a constructor begins.
-            of_modules: the names that every module has, with spaces between them.
-            of_map: the layer that makes a map of features.
-            norm_defaults: what batch norms share if several do.
-        """
-        norm = f"{self.layers}.BatchNorm"
-        passed = (self.passed,) if self.passed else ()
-        imported = {line.split()[-1] for line in self.imports}
-        in_loader = imported & {"load_file"}
-        return Language(
-            module=f"{self.layers}.Module",
-            begin=begin,
-            method="__call__",
-            identity=identity,
-            row=f"{self.layers}.Sequential()",
-            imported=frozenset({*imported - in_loader, "partial", *self.own_layers}),
-            taken=frozenset({"Path", "math", "re", "BatchNorm", *in_loader, *passed}),
-            of_modules=frozenset(of_modules.split()),
-            functions=self.functions,
-            with_tensors=self.modules,
-            of_map=of_map,
-            keep_map=_keep_map,
-            norms={norm: Norm("BatchNorm", norm, norm_defaults)},
-            apply_function=self.call_function,
-            construct=self.call_constructor,
-            chain=self.call_chain,
-            add_part=_call_to_add,
-            get_part=lambda name: f'getattr(self, f"{name}")',
-            passed=self.passed,
-            rows=True,
-            inline=self.call_layer,
-        )
+    @property
+    def taken(self) -> frozenset[str]:
+        in_loader = self._names_imported & _IN_LOADER
+        return frozenset({"Path", "math", "re", "BatchNorm", *in_loader, *self.passed_names})
 
-    def call_function(self, function: str, inputs: Sequence[Expression]) -> Expression:
+    @property
+    def _names_imported(self) -> set[str]:
+        return {line.split()[-1] for line in self.imports}
+
+    def apply_function(self, function: str, inputs: Sequence[Expression]) -> Expression:
         """Return the expression of one of `functions` applied to values: `mx.concatenate([a, b], axis=-1)`;
         values with an operator between them, `a + b`; or calls of two within each other,
         `mx.maximum(mx.maximum(a, b), c)`.
@@ -109,7 +83,7 @@ class ChannelsLastText:
             )
         return reduce(partial(call, f"{self.arrays}.{function}"), inputs)
 
-    def call_layer(
+    def _call_layer(
         self,
         kind: str,
         texts: Mapping[str, Expression],
@@ -140,19 +114,18 @@ class ChannelsLastText:
             if slot not in positional and defaults.get(slot) != text
         }
 
-    def call_constructor(self, kind: str, texts: Mapping[str, Expression], name: str | None) -> Expression:
+    def construct(self, kind: str, texts: Mapping[str, Expression], name: str | None) -> Expression:
         """Return the expression that makes a layer: for a module the call of its class, or of `name` where it
         is given; for a function a `partial` with its arguments, or its bare name if all are at their
         defaults.
         """
-        if kind in self.modules:
-            constructor_call = self.call_layer(kind, texts, (), name)
-            passed = (Item(self.passed, self.passed),) if self.passed else ()
-            return replace(constructor_call, items=(*constructor_call.items, *passed))
+        if kind in self.with_tensors:
+            constructor_call = self._call_layer(kind, texts, (), name)
+            return replace(constructor_call, items=(*constructor_call.items, *self.passed_items))
         named = self._stated_arguments(kind, texts)
         return call("partial", kind, **named) if named else kind
 
-    def call_chain(self, items: tuple[Item, ...], row: bool) -> Bracketed:
+    def chain(self, items: tuple[Item, ...], row: bool) -> Bracketed:
         """Return the expression of layers one after the other: a Sequential for a `row`, whose layers have no
         names, otherwise `Layers`. Many equal layers of a row become `*(layer for _ in range(n))`.
         """
@@ -163,52 +136,68 @@ class ChannelsLastText:
             items = (Item(f"*({texts.pop()} for _ in range({len(items)}))"),)
         return Bracketed(f"{self.layers}.Sequential", tuple(Item(item.value) for item in items))
 
-    def write_model(self, plan: Plan, steps: Sequence[LayerStep], language: Language, loader: str) -> str:
-        """Return the text of model.py.
+    def keep_map(self, layer: Layer) -> Layer | None:
+        """Return the global pool that keeps the map of one that does not; None for other layers."""
+        if layer.arguments.get("axis") != (1, 2):
+            return None
+        return replace(layer, arguments={**layer.arguments, "keepdims": True})
 
-        Args:
-            steps: the layers of the plan.
-            loader: the text of the function that loads the weights.
+    def inline(self, kind: str, texts: Mapping[str, Expression]) -> Apply | None:
+        """Return the call of a function; None for a module with tensors."""
+        return None if kind in self.with_tensors else partial(self._call_layer, kind, texts)
 
-        Raises:
-            GraphError: part of a path is no Python name.
-        """
-        tree = make_tree(plan.lowered, steps, language)
-        checks = size_checks(plan, {INPUT: "x", **tree.further})
-        body = model_classes(tree, plan.lowered, steps, language, checks)
-        # copies of porter's own layers that the classes call
-        own_layers = needed_definitions(body, self.own_layers)
-        norms = named_norms(tree, language)
-        text = "\n\n\n".join(filter(None, (norms, own_layers, body, loader)))
-        # Each import that the text may need, and whether it does.
-        standard_imports = {
-            "import math": "math." in own_layers,
-            "import re": "re." in own_layers,
-            "from functools import partial": "partial(" in text,
-            "from pathlib import Path": True,
-            "from typing import Any": re.search(r"\bAny\b", own_layers) is not None,
-        }
-        standard = [line for line, is_needed in standard_imports.items() if is_needed]
-        others = [
-            line
-            for line, pattern in self.imports.items()
-            if pattern is None or re.search(pattern, own_layers + body + loader)
-        ]
-        head = docstring(plan, tree, "N x H x W x {channels}")
-        # One blank line before a statement, two before a class or function.
-        blank_lines = [""] if norms else ["", ""]
-        return "\n".join((head, "", *standard, "", *others, *blank_lines, text)) + "\n"
+    def add_part(self, target: str, name: str, layer: Expression) -> Bracketed:
+        """Return the call that adds a part to a module (`self`) or to a row."""
+        if target == "self":
+            return call("setattr", "self", f'f"{name}"', layer)
+        return call(f"{target}.layers.append", layer)
+
+    def get_part(self, name: str) -> str:
+        """Return the expression of the part of that name."""
+        return f'getattr(self, f"{name}")'
+
+    def refuse_size(self, x: str, rows: int, columns: int, message: str) -> list[str]:
+        """Return the lines that raise an error where a map has another size."""
+        return refusal(f"if {x}.shape[1:3] != ({rows}, {columns})", f"{message} {{{x}.shape[1:3]}}")
+
+    def refuse_shape(self, x: str, axes: int, wrong_sizes: Sequence[str], message: str) -> list[str]:
+        """Return the lines that raise an error where an input that is no map has another shape."""
+        condition = " or ".join([f"{x}.ndim != {axes}", *wrong_sizes])
+        return refusal(f"if {condition}", f"{message} {{{x}.shape}}")
 
 
-def _keep_map(layer: Layer) -> Layer | None:
-    """Return the global pool that keeps the map of one that does not; None for other layers."""
-    if layer.arguments.get("axis") != (1, 2):
-        return None
-    return replace(layer, arguments={**layer.arguments, "keepdims": True})
+def write_model(plan: Plan, steps: Sequence[LayerStep], language: ChannelsLastLanguage, loader: str) -> str:
+    """Return the text of model.py.
 
+    Args:
+        steps: the layers of the plan.
+        loader: the text of the function that loads the weights.
 
-def _call_to_add(target: str, name: str, layer: Expression) -> Bracketed:
-    """Return the call that adds a part to a module (`self`) or to a row."""
-    if target == "self":
-        return call("setattr", "self", f'f"{name}"', layer)
-    return call(f"{target}.layers.append", layer)
+    Raises:
+        GraphError: part of a path is no Python name.
+    """
+    tree = make_tree(plan.lowered, steps, language)
+    checks = input_checks(plan, {INPUT: "x", **tree.further}, language)
+    body = model_classes(tree, plan.lowered, steps, language, checks)
+    # copies of porter's own layers that the classes call
+    own_layers = needed_definitions(body, language.own_layers)
+    norms = named_norms(tree, language)
+    text = "\n\n\n".join(filter(None, (norms, own_layers, body, loader)))
+    # Each import that the text may need, and whether it does.
+    standard_imports = {
+        "import math": "math." in own_layers,
+        "import re": "re." in own_layers,
+        "from functools import partial": "partial(" in text,
+        "from pathlib import Path": True,
+        "from typing import Any": re.search(r"\bAny\b", own_layers) is not None,
+    }
+    standard = [line for line, is_needed in standard_imports.items() if is_needed]
+    others = [
+        line
+        for line, pattern in language.imports.items()
+        if pattern is None or re.search(pattern, own_layers + body + loader)
+    ]
+    head = docstring(plan, tree, "N x H x W x {channels}")
+    # One blank line before a statement, two before a class or function.
+    blank_lines = [""] if norms else ["", ""]
+    return "\n".join((head, "", *standard, "", *others, *blank_lines, text)) + "\n"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from porter.frameworks.code.forward import Forward
-from porter.frameworks.code.language import CHAIN, ROW, Language, Layer
+from porter.frameworks.code.language import CHAIN, ROW, Apply, Language, Layer
 from porter.frameworks.code.loops import SHORTEST, Owner, PartRun, find_runs, find_whole_run
 from porter.frameworks.code.template import Alternative, Edge, FlagKey, Template, TemplatePart
 from porter.frameworks.code.text import (
@@ -128,7 +128,7 @@ class _BodyWriter:
     Attributes:
         flags: the names of the attributes that tell uses apart.
         runs: loops over parts.
-        inlined: the arguments of parts that `forward` says itself, by the part's name.
+        inlined: how `forward` applies the parts that it says itself, by the part's name.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class _BodyWriter:
         self.single = template.uses == 1
         runs = find_runs(template.parts, known.classes, template.outputs) if self.single else []
         self.runs: list[PartRun] = list(runs)
-        self.inlined: dict[str, Mapping[str, Expression]] = {}
+        self.inlined: dict[str, Apply] = {}
         self.body = Code(depth=2)
 
     def write(self) -> None:
@@ -156,10 +156,10 @@ class _BodyWriter:
         written_containers: set[str] = set()
         for part in _sort_owners_first(self.template.parts):
             run = run_of_part.get(part.name)
-            texts = self._inlined_arguments(part)
-            if texts is not None:
-                self.inlined[part.name] = texts
-            if part.again is None and texts is None:
+            applied = self._inline(part)
+            if applied is not None:
+                self.inlined[part.name] = applied
+            if part.again is None and applied is None:
                 self._write_containers(part.name, written_containers)
             if run is None:
                 self._write_part(part, self.single)
@@ -184,29 +184,24 @@ class _BodyWriter:
                 written.add(container)
         written.add(name)
 
-    def _inlined_arguments(self, part: TemplatePart) -> Mapping[str, Expression] | None:
-        """Return the arguments of a part that is no attribute of the module, because `forward` says it where
-        it is applied, such as `nnx.max_pool(x, (2, 2))`: a layer without tensors, the same in all uses. None
+    def _inline(self, part: TemplatePart) -> Apply | None:
+        """Return how a part is applied that is no attribute of the module, because `forward` says it where it
+        is applied, such as `nnx.max_pool(x, (2, 2))`: a layer without tensors, the same in all uses. None
         for any other part.
         """
-        language = self.known.language
-        if language.inline is None or part.again is not None:
+        if part.again is not None:
             return None
+        language = self.known.language
         layer, *other_layers = part.alternatives
-        needs_attribute = layer.kind in (
-            CHAIN,
-            ROW,
-            *self.known.classes,
-            *language.with_tensors,
-            *language.functions,
-        )
+        needs_attribute = layer.kind in (CHAIN, ROW, *self.known.classes, *language.functions)
         is_called_again = any(other_part.again == part.name for other_part in self.template.parts)
         varies = other_layers or any(len(set(vector.values())) > 1 for vector in layer.arguments.values())
         is_absent = len(part.at) < self.template.uses
         if needs_attribute or layer.why or is_called_again or varies or is_absent:
             return None
         # an argument has one value in all uses
-        return {slot: spell(set(vector.values()).pop()) for slot, vector in layer.arguments.items()}
+        texts = {slot: spell(set(vector.values()).pop()) for slot, vector in layer.arguments.items()}
+        return language.inline(layer.kind, texts)
 
     def _write_source_flag(self, edge: Edge, name: str | None, number: int) -> None:
         """Write a flag that says in which uses another source feeds the input `number` of the part `name`, or

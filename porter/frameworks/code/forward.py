@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from porter.frameworks.code.language import Language
+from porter.frameworks.code.language import Apply, Language
 from porter.frameworks.code.template import Edge, FlagKey, Template, TemplatePart
 from porter.frameworks.code.text import Bracketed, Choice, Code, Expression, call, flat
 
@@ -31,7 +31,7 @@ class Forward:
         flags: attribute names of conditions.
         runs: by the first part of a loop, the names of its parts, their pattern `block{index}` and the text
             of its range.
-        inlined: names of parts that are said where they are applied, with the texts of their arguments.
+        inlined: how parts are applied that are no attributes of the module, by their names.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Forward:
         template: Template,
         flags: Mapping[FlagKey, str],
         runs: Mapping[str, tuple[Sequence[str], str, str]],
-        inlined: Mapping[str, Mapping[str, Expression]],
+        inlined: Mapping[str, Apply],
     ) -> None:
         self.language, self.template, self.flags, self.runs, self.inlined = (
             language,
@@ -221,8 +221,8 @@ class Forward:
 
     def _call_part(self, part: TemplatePart, inputs: Sequence[Expression]) -> Expression:
         """Return the call of a part: by its class and arguments if it is inlined, otherwise by its name."""
-        if part.name in self.inlined and self.language.inline is not None:
-            return self.language.inline(part.alternatives[0].kind, self.inlined[part.name], inputs)
+        if part.name in self.inlined:
+            return self.inlined[part.name](inputs)
         return call(f"self.{part.again or part.name}", *inputs)
 
     def _function_of(self, part: TemplatePart) -> str | None:

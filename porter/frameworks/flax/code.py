@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from porter.frameworks.code.channels_last_text import ChannelsLastText
+from porter.frameworks.code.channels_last_text import ChannelsLastLanguage, write_model
 from porter.frameworks.code.code_ports import CodePorts
+from porter.frameworks.code.language import Norm
 from porter.frameworks.code.own_layers import definitions
 from porter.frameworks.flax.layout import canonical, stored, variables
 from porter.frameworks.flax.spellings import FUNCTIONS, MAP_OF_FEATURES, SPELLINGS, WITH_TENSORS
@@ -66,14 +67,19 @@ _DEFAULTS: Mapping[str, Mapping[str, PlainValue]] = {
 # builds.
 _OF_MODULES = "eval iter_children iter_modules perturb program set_attributes sow train"
 
-_TEXT = ChannelsLastText(
-    "nnx",
-    "jnp",
-    FUNCTIONS,
-    WITH_TENSORS,
-    _POSITIONAL,
-    _DEFAULTS,
-    definitions("porter.frameworks.flax", "layers.py"),
+LANGUAGE = ChannelsLastLanguage(
+    layers="nnx",
+    arrays="jnp",
+    identity="nnx.identity",
+    begin=(),
+    of_modules=frozenset(_OF_MODULES.split()),
+    functions=FUNCTIONS,
+    with_tensors=WITH_TENSORS,
+    of_map=MAP_OF_FEATURES,
+    norms={"nnx.BatchNorm": Norm("BatchNorm", "nnx.BatchNorm", {"epsilon": 1e-5, "momentum": 0.99})},
+    positional=_POSITIONAL,
+    defaults=_DEFAULTS,
+    own_layers=definitions("porter.frameworks.flax", "layers.py"),
     imports={
         "import jax": r"\bjax\.",
         "import jax.numpy as jnp": r"jnp\.",
@@ -81,13 +87,6 @@ _TEXT = ChannelsLastText(
         "from safetensors.flax import load_file": None,
     },
     passed="rngs",
-)
-LANGUAGE = _TEXT.language(
-    identity="nnx.identity",
-    begin=(),
-    of_modules=_OF_MODULES,
-    of_map=MAP_OF_FEATURES,
-    norm_defaults={"epsilon": 1e-5, "momentum": 0.99},
 )
 
 
@@ -100,7 +99,7 @@ def model_source(plan: Plan) -> str:
     steps = SPELLINGS.steps(plan)
     # Dropouts draw random numbers, which the loader has to make.
     draws = any(step.layer.kind == "nnx.Dropout" for step in steps)
-    return _TEXT.write_model(plan, steps, LANGUAGE, _LOADER.format(**(_DRAWING if draws else _LASTING)))
+    return write_model(plan, steps, LANGUAGE, _LOADER.format(**(_DRAWING if draws else _LASTING)))
 
 
 _LOADER = '''\

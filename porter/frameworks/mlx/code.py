@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from porter.frameworks.code.channels_last_text import ChannelsLastText
+from porter.frameworks.code.channels_last_text import ChannelsLastLanguage, write_model
 from porter.frameworks.code.code_ports import CodePorts
+from porter.frameworks.code.language import Norm
 from porter.frameworks.code.own_layers import definitions
 from porter.frameworks.code.public_names import public_names, with_names
 from porter.frameworks.mlx.layout import canonical, stored, variables
@@ -69,22 +70,20 @@ _OF_MODULES = (
     "update_modules valid_child_filter valid_parameter_filter values"
 )
 
-_TEXT = ChannelsLastText(
-    "nn",
-    "mx",
-    FUNCTIONS,
-    MODULES,
-    _POSITIONAL,
-    _DEFAULTS,
-    definitions("porter.frameworks.mlx", "layers.py"),
-    imports={"import mlx.core as mx": r"mx\.", "import mlx.nn as nn": None},
-)
-LANGUAGE = _TEXT.language(
+LANGUAGE = ChannelsLastLanguage(
+    layers="nn",
+    arrays="mx",
     identity="nn.Identity()",
     begin=("super().__init__()",),
-    of_modules=_OF_MODULES,
+    of_modules=frozenset(_OF_MODULES.split()),
+    functions=FUNCTIONS,
+    with_tensors=MODULES,
     of_map=MAP_OF_FEATURES,
-    norm_defaults={"eps": 1e-5, "momentum": 0.1},
+    norms={"nn.BatchNorm": Norm("BatchNorm", "nn.BatchNorm", {"eps": 1e-5, "momentum": 0.1})},
+    positional=_POSITIONAL,
+    defaults=_DEFAULTS,
+    own_layers=definitions("porter.frameworks.mlx", "layers.py"),
+    imports={"import mlx.core as mx": r"mx\.", "import mlx.nn as nn": None},
 )
 
 
@@ -95,7 +94,7 @@ def model_source(plan: Plan) -> str:
         GraphError: part of a path is no Python name. PaddingError: the plan was made for another framework.
     """
     plan = with_names(plan, public_names(plan.lowered))
-    return _TEXT.write_model(plan, SPELLINGS.steps(plan), LANGUAGE, _LOADER)
+    return write_model(plan, SPELLINGS.steps(plan), LANGUAGE, _LOADER)
 
 
 _LOADER = '''\

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from porter.frameworks.code.input_checks import input_checks
 from porter.frameworks.code.model_classes import docstring, model_classes, named_norms
 from porter.frameworks.code.own_layers import needed_definitions
 from porter.frameworks.code.tree import make_tree
 from porter.frameworks.torch.code.language import LANGUAGE
-from porter.frameworks.torch.code.loader import CHAIN_FUNCTION, loader_code, shape_checks
+from porter.frameworks.torch.code.loader import CHAIN_FUNCTION, loader_code
 from porter.frameworks.torch.code.signatures import OWN_LAYERS
 from porter.frameworks.torch.layer_steps import make_steps
 from porter.graph import INPUT
@@ -32,9 +33,8 @@ def model_source(plan: Plan, names: Mapping[str, str] | None = None) -> str:
     """
     steps = make_steps(plan)
     tree = make_tree(plan.lowered, steps, LANGUAGE)
-    body = model_classes(
-        tree, plan.lowered, steps, LANGUAGE, shape_checks(plan, {INPUT: "x", **tree.further})
-    )
+    checks = input_checks(plan, {INPUT: "x", **tree.further}, LANGUAGE)
+    body = model_classes(tree, plan.lowered, steps, LANGUAGE, checks)
     own_layers = needed_definitions(body, OWN_LAYERS)
     first_line = docstring(plan, tree, "N x {channels} x H x W")
     parts = [

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from porter.frameworks.code.text import literal
-from porter.graph import Shape, axes_text
-from porter.graph.ops import is_map
-from porter.graph.plan import Plan, taken_shapes
 
 CHAIN_FUNCTION = '''\
 def chain(**layers):
@@ -46,47 +43,3 @@ def loader_code(names: Mapping[str, str]) -> str:
         "# The modules' names in the file, and their names here.\nNAMES = "
         f"{{\n{table}}}\n\n\n{_RENAMING_FUNCTION}\n\n\n{text}"
     )
-
-
-def shape_checks(plan: Plan, names: Mapping[str, str]) -> list[str]:
-    """Return the first lines of `forward`, which refuse inputs of other shapes, if the plan is right at one
-    input size only or an input is no map.
-
-    Args:
-        names: of the arguments, by path.
-    """
-    reason = "the pads are right at" if plan.fixed_by_pads else "the layers fit"
-    return [
-        line
-        for path, shape in taken_shapes(plan).items()
-        for line in _shape_check(names[path], shape, reason)
-    ]
-
-
-def _shape_check(x: str, shape: Shape, reason: str) -> list[str]:
-    """Return the lines of `forward` that refuse an input `x` of another shape; none for a map of open size.
-    `reason` begins the message on a map of another size.
-    """
-    if not is_map(shape):
-        conditions = [f"{x}.dim() != {1 + len(shape)}"]
-        conditions += [
-            f"{x}.shape[{number}] != {axis}" for number, axis in enumerate(shape, 1) if axis is not None
-        ]
-        got = f"got {{tuple({x}.shape)}}"
-        return [
-            f"        if not torch.jit.is_tracing() and ({' or '.join(conditions)}):",
-            f'            raise ValueError(f"{_words_for_input(x)} is {axes_text(shape)}, {got}")',
-        ]
-    _, rows, columns = shape
-    if rows is None or columns is None:
-        return []
-    return [
-        "        if torch.jit.is_tracing():  # a trace keeps these no-ops, which fail at any other size",
-        f"            {x} = {x}.unflatten(2, ({rows},)).unflatten(3, ({columns},))",
-        f"        elif {x}.shape[2:] != ({rows}, {columns}):",
-        f'            raise ValueError(f"{reason} {rows}x{columns} only, got {{tuple({x}.shape[2:])}}")',
-    ]
-
-
-def _words_for_input(x: str) -> str:
-    return "the input" if x == "x" else x
