@@ -18,12 +18,11 @@ from porter.frameworks import OwnTensors, Tensors
 from porter.frameworks.code.language import Language, Layer, Spellings
 from porter.frameworks.code.public_names import with_names
 from porter.frameworks.code.tree import Body, make_tree
+from porter.frameworks.port_tensors import FILLS, expect_tensor
 from porter.graph import Graph, Node, Op, tensor_shapes
 from porter.graph.plan import Plan
 
 SOURCE_FILE, WEIGHTS_FILE = "model.py", "model.safetensors"
-FILLS: Mapping[str, int] = {"gamma": 1, "beta": 0}
-"""The number, which changes nothing, in a tensor that a norm's layer has and its node lacks, by its role."""
 ModulePlace = tuple[str | int, ...]
 """The path of a layer in a module: names of attributes, and numbers among the `layers` of a row."""
 
@@ -82,15 +81,12 @@ class CodePorts:
         shapes, channels = tensor_shapes(plan.lowered), plan.lowered.channels_by_path
         arrays: dict[str, Array] = {}
         for node, role, key in self.keys(plan):
-            array = tensors.get(node.holder, {}).get(role)
             expected = shapes.get(node.path, {}).get(role)
             if expected is None:
                 # Only the layer has this variable, one number for each channel.
                 arrays[key] = np.full(channels[node.source], FILLS[role], np.float32)
                 continue
-            if array is None or array.shape != expected:
-                got = "got none" if array is None else f"got {array.shape}"
-                raise MappingError(f"expected a {role} of shape {expected}, {got}", where=node.path)
+            array = expect_tensor(tensors.get(node.holder, {}).get(role), expected, role, node.path)
             arrays[key] = self.stored(plan.lowered, node, role, array)
         return arrays
 

@@ -11,6 +11,7 @@ from porter.base.options import DTYPE
 from porter.frameworks.code.destination import CodeDestination
 from porter.frameworks.mlx import engine
 from porter.frameworks.mlx.layout import CAPABILITIES as CAPABILITIES, WEIGHTS_FILE, variables
+from porter.frameworks.port_tensors import FILLS
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.base.dtypes import Dtype
@@ -33,8 +34,6 @@ def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
     """Return the numbers that fill variables which the norms of MLX have and the source lacks, by the paths
     of these variables: 1 for a scale, 0 for an offset.
     """
-    from porter.frameworks.code.code_ports import FILLS
-
     return {
         f"{node.path.replace('/', '.')}.{name}": FILLS[role]
         for node in graph.nodes

@@ -33,6 +33,7 @@ from porter.filegraph.program import KernelProgram
 from porter.files import digest
 from porter.frameworks import LayerNames, OwnTensors, Tensors, defaults
 from porter.frameworks.numpy import engine, ports
+from porter.frameworks.port_tensors import expect_tensor
 from porter.frameworks.spelled import Spelled
 from porter.graph import INPUT, AvgPool, Conv, Graph, MaxPool, Node, Op, Rearrange, shapes, tensor_shapes
 from porter.graph.ops import Axes, ConvTranspose, channels_in, row_of
@@ -393,10 +394,7 @@ def _port_tensors_of(net: Maker, stored: NamedArrays) -> OwnTensors:
     """
     tensors = dict[str, dict[str, Array]]()
     for name, array_of_net in net.contents.items():
-        array = stored.get(name)
-        if array is None or array.shape != array_of_net.shape:
-            got = f"got {array.shape}" if array is not None else "got none"
-            raise MappingError(f"expected a tensor of shape {array_of_net.shape}, {got}", where=name)
+        array = expect_tensor(stored.get(name), array_of_net.shape, "tensor", name)
         if not isinstance(array_of_net, PortTensor):
             if not np.array_equal(array, array_of_net.astype(array.dtype)):
                 raise MappingError("expected the constants that porter writes, got other numbers", where=name)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from porter.filegraph.names import Names
+from porter.frameworks.port_tensors import FILLS
 from porter.graph import (
     BatchNorm,
     ChannelScale,
@@ -69,7 +70,7 @@ def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
     """
     known_shapes = tensor_shapes(graph)
     return {
-        name: 1 if role == "gamma" else 0
+        name: FILLS[role]
         for path, names in tensor_names(graph).items()
         for role, name in names.items()
         if role not in known_shapes.get(path, {})

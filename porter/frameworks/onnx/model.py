@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array, Dtype, NamedArrays, storage_type
-from porter.base.errors import MappingError
 from porter.filegraph.names import Names
 from porter.formats.onnx.proto import import_onnx
 from porter.frameworks import Tensors
@@ -19,6 +18,7 @@ from porter.frameworks.onnx.maker import NodeMaker, OnnxSpelled
 from porter.frameworks.onnx.session import Session, make_session
 from porter.frameworks.onnx.sites import add_windowed
 from porter.frameworks.onnx.spellings import PLAIN
+from porter.frameworks.port_tensors import expect_tensor
 from porter.graph import INPUT, AvgPool, Conv, MaxPool, Op, Shape, shapes, tensor_shapes
 from porter.graph.ops import Axes, is_map, row_of
 from porter.graph.plan import Plan
@@ -150,10 +150,7 @@ def _arrays_by_name(
             if name in fill_values:
                 arrays[name] = np.full(shape, fill_values[name], kind)
                 continue
-            array, expected = tensors.get(path, {}).get(role), canonical_shapes[path][role]
-            if array is None or array.shape != expected:
-                got = "got none" if array is None else f"got {array.shape}"
-                raise MappingError(f"expected a {role} of shape {expected}, {got}", where=path)
+            array = expect_tensor(tensors.get(path, {}).get(role), canonical_shapes[path][role], role, path)
             stored_type = None if kind == np.float64 else kind
             with np.errstate(over="ignore"):  # porter.base.dtypes.cast decides on overflow, before this
                 arrays[name] = np.ascontiguousarray(array, stored_type).reshape(shape)

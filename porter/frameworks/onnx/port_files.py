@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from porter.base.dtypes import Array, Dtype
-from porter.base.errors import FileError, MappingError, UsageError
+from porter.base.errors import FileError, UsageError
 from porter.base.options import DTYPE
 from porter.base.package import __version__
 from porter.files import digest
@@ -16,6 +16,7 @@ from porter.formats.onnx.proto import import_onnx, read_message
 from porter.frameworks import LayerNames, OwnTensors, Tensors
 from porter.frameworks.onnx.layout import DATA_FILE, MODEL_FILE, stored_shapes, tensor_names
 from porter.frameworks.onnx.model import ModelParts, make_model, state_location
+from porter.frameworks.port_tensors import expect_tensor
 from porter.graph import tensor_shapes
 from porter.graph.plan import Plan
 
@@ -104,8 +105,6 @@ def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
     for node_path, names in tensor_names(plan.lowered).items():
         for role in shapes.get(node_path, {}):
             name, shape = names[role], shapes_in_file[node_path][role]
-            if name not in arrays or arrays[name].shape != shape:
-                got = f"got {arrays[name].shape}" if name in arrays else "got none"
-                raise MappingError(f"expected a tensor of shape {shape}, {got}", where=name)
-            tensors.setdefault(node_path, {})[role] = arrays[name].reshape(shapes[node_path][role])
+            array = expect_tensor(arrays.get(name), shape, "tensor", name)
+            tensors.setdefault(node_path, {})[role] = array.reshape(shapes[node_path][role])
     return tensors

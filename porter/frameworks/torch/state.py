@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from porter.base.dtypes import Array, NamedArrays
-from porter.base.errors import MappingError
 from porter.frameworks import LayerNames, OwnTensors, Tensors
+from porter.frameworks.port_tensors import FILLS, expect_tensor
 from porter.frameworks.torch.layout import state_keys
 from porter.graph import Dense, Graph, tensor_shapes
 
@@ -31,11 +31,8 @@ def state_arrays(graph: Graph, tensors: Tensors) -> dict[str, Array]:
                 state[key] = np.asarray(arrays.get(role, fills.get(key)), np.int64)
             elif key in fills:
                 state[key] = np.full(channels[node.source], fills[key], np.float32)
-            elif role not in arrays or arrays[role].shape != expected:
-                got = f"got {arrays[role].shape}" if role in arrays else "got none"
-                raise MappingError(f"expected a {role} of shape {expected}, {got}", where=node.path)
             else:
-                state[key] = arrays[role]
+                state[key] = expect_tensor(arrays.get(role), expected, role, node.path)
     return state
 
 
@@ -56,7 +53,7 @@ def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
         return role == "batches" and role not in tensors[path]
 
     return {
-        key: 1 if role == "gamma" else 0
+        key: FILLS[role]
         for node in graph.nodes
         for role, key in state_keys(node).items()
         if is_lacking(node.path, role)
@@ -86,8 +83,5 @@ def canonical_tensors(graph: Graph, state: NamedArrays, layers: LayerNames | Non
             array = state.get(key)
             if array is not None and isinstance(node.op, Dense) and array.shape == (*(expected or ()), 1, 1):
                 array = array[:, :, 0, 0]  # timm's MobileNet v3 has a convolution there
-            if array is None or array.shape != expected:
-                got = "got none" if array is None else f"got {array.shape}"
-                raise MappingError(f"expected a tensor of shape {expected}, {got}", where=key)
-            tensors.setdefault(node.path, {})[role] = array
+            tensors.setdefault(node.path, {})[role] = expect_tensor(array, expected, "tensor", key)
     return tensors
