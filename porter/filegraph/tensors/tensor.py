@@ -8,8 +8,8 @@ operator's name; those within it have that and a word.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, Concatenate, Literal, ParamSpec
 
@@ -32,7 +32,7 @@ from porter.filegraph.tensors import (
     moves,
     norms,
     parts,
-    patches,
+    patches as patch_moves,
     products,
     reductions,
     resampling,
@@ -119,28 +119,24 @@ class Tensor:
         word: what it is called among the parts of that node.
         make: adds what gives it, as the node that it is called with.
         known_source: the value, if no operation has to make it.
-        _made: what `make` has made, a value or numbers, once something has asked for it; empty before.
     """
 
     scope: Scope
     word: str
     make: Callable[[OperatorNode], Read]
     known_source: Source | None = None
-    _made: list[Source | Numbers] = field(default_factory=list, init=False)
 
     @property
     def walk(self) -> Walk:
         return self.scope.walk
 
-    @property
+    @cached_property
     def _value_or_numbers(self) -> Source | Numbers:
-        """Make the value once, and return it: a value or a constant of the file, or computed numbers."""
+        """A value or a constant of the file, or computed numbers: made once, as a part of the node."""
         if self.known_source is not None:
             return self.known_source
-        if not self._made:
-            read = self.make(part_of(self.scope.node, self.word))
-            self._made.append(read if isinstance(read, np.ndarray) else self.walk.as_view(read))
-        return self._made[0]
+        read = self.make(part_of(self.scope.node, self.word))
+        return read if isinstance(read, np.ndarray) else self.walk.as_view(read)
 
     @property
     def source(self) -> Source:
@@ -162,7 +158,8 @@ class Tensor:
         """Return what the operator gives: a view, or the numbers of a constant. What no operation has asked
         for yet is made now, under the operator's own name.
         """
-        if self.known_source is None and not self._made:
+        is_made = "_value_or_numbers" in vars(self)
+        if self.known_source is None and not is_made:
             return self.make(self.scope.node)
         array = self.array
         return self.walk.view(self.source) if array is None else array
@@ -428,8 +425,8 @@ class Tensor:
     linear = _operation(products.linear, word="dense")
     with_kernel = _operation(einsums.with_kernel)
     with_matrices = _operation(einsums.with_matrices)
-    map_of_patches = _operation(patches.map_of_patches)
-    patches = _operation(patches.patches)
+    map_of_patches = _operation(patch_moves.map_of_patches)
+    patches = _operation(patch_moves.patches)
     resize = _operation(resampling.resize, constants.resize)
     as_row_map = _operation(moves.as_row_map, word="row")
     without_rows = _operation(moves.without_rows, word="of_row")
