@@ -126,6 +126,20 @@ class Operators(Generic[N]):
 class Dataflow(Generic[N]):
     """The constants of a graph.
 
+    What a source holds may be stored, computed from constants, or computed from the sizes of the input:
+
+    | method | stored | from constants | from sizes | gives |
+    |---|---|---|---|---|
+    | `content` | all | all | all, also truths and open sizes | an array |
+    | `constant` | all | all | known numbers | an array |
+    | `_small_content` | no more than an op may state | all | as `content` | an array |
+    | `number`, `truth`, `dims`, `integers` | small ones | all | those of that kind | numbers of that kind |
+    | `shape` | all | all | all | the sizes of `content` |
+    | `tensor` | all, through casts | none | none | a name and a shape |
+    | `weights` | as `tensor` | all, of any size | none | a name and a shape |
+
+    All give None for what depends on the pixels of the input.
+
     Attributes:
         nodes: in order, without nodes that give their input unchanged.
         live: names of the nodes that depend on the input.
@@ -157,7 +171,7 @@ class Dataflow(Generic[N]):
         """
         if self.constants.declared(node.name) is not None:
             return False
-        inputs = [value for source in node.inputs if (value := self._small_constant(source)) is not None]
+        inputs = [value for source in node.inputs if (value := self._small_content(source)) is not None]
         # a live node has constant inputs only if these are computed from sizes
         most = MOST_OF_SIZES if node.name in self.live else MOST_CONSTANTS
         has_live_input = len(inputs) < len(node.inputs)
@@ -218,7 +232,7 @@ class Dataflow(Generic[N]):
         """Return whether a value depends on the pixels of the input, and not only on its size."""
         return source[0] in self.live and source not in self.computed
 
-    def value(self, source: NodeOutput) -> Numbers | None:
+    def constant(self, source: NodeOutput) -> Numbers | None:
         """Return a constant, floats in float64, or what is computed from known sizes; None if it depends on
         the input, or numpy cannot compute it.
 
@@ -227,12 +241,12 @@ class Dataflow(Generic[N]):
         """
         node_name, _ = source
         if node_name not in self.live:
-            return self.constant_content(source)
+            return self.content(source)
         from_sizes = self.computed.get(source)
         # integers and floats, but no truths, and no objects, which are open sizes
         return from_sizes if from_sizes is not None and from_sizes.dtype.kind in "iuf" else None
 
-    def constant_content(self, source: NodeOutput) -> Numbers | None:
+    def content(self, source: NodeOutput) -> Numbers | None:
         """Return the numbers of a constant, truths, or sizes that may be open; None for what depends on
         pixels.
         """
@@ -247,14 +261,14 @@ class Dataflow(Generic[N]):
         tensor = self.tensor(source)
         if tensor is not None and math.prod(tensor.shape) != 1:  # a large one is not read for this
             return None
-        value = self.value(source)
+        value = self.constant(source)
         return float(value.ravel()[0]) if value is not None and value.size == 1 else None
 
     def truth(self, source: NodeOutput) -> bool | None:
         """Return a constant that is a single truth (such as the condition of an If), also one that follows
         from sizes whatever the open ones are; None for others.
         """
-        value = self._small_constant(source)
+        value = self._small_content(source)
         is_truth = value is not None and value.size == 1 and value.dtype.kind == "b"
         return bool(value.item()) if value is not None and is_truth else None
 
@@ -262,7 +276,7 @@ class Dataflow(Generic[N]):
         """Return whole numbers that a node reads, such as the sizes of a reshape; open sizes are among them
         where they depend on the input's size. None if they are unknown or not whole.
         """
-        value = self._small_constant(source)
+        value = self._small_content(source)
         if value is None:
             return None
         are_whole = are_open(value) or np.array_equal(value, np.trunc(value))
@@ -417,7 +431,7 @@ class Dataflow(Generic[N]):
         with np.errstate(invalid="ignore"):  # numpy warns of a signalling NaN that it casts
             return array.astype(np.float64 if is_floating(array) else np.int64)
 
-    def _small_constant(self, source: NodeOutput) -> Numbers | None:
+    def _small_content(self, source: NodeOutput) -> Numbers | None:
         """Return a computed value, or a stored one if it is no larger than an op's constants may be;
         otherwise None.
         """

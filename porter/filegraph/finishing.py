@@ -54,7 +54,7 @@ def _output_value(walk: Walk, source: NodeOutput) -> Value:
         return walk.builder.foreign(
             node_name, "an output that says whether something holds, in no numbers", view.value
         )
-    if walk.has_more_than_batch(view):
+    if walk.cannot_be_output(view):
         return walk.builder.foreign(
             node_name, "an output whose first axis has more than the images", view.value
         )

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from inspect import Parameter, signature
-from typing import Any
+from types import NoneType
+from typing import Any, get_args
 
 from porter.filegraph.dataflow import N
 from porter.filegraph.file_graph import Unsupported
@@ -114,7 +115,7 @@ def call_with_inputs(function: Callable[..., Any], *arguments: Any) -> Any:
 @cache
 def _counts(function: Callable[..., Any]) -> tuple[int, float, bool]:
     """Return the least and the most arguments that a function takes, and whether none of them may be None."""
-    parameters = signature(function).parameters.values()
+    parameters = signature(function, eval_str=True).parameters.values()
     positional = [parameter for parameter in parameters if parameter.kind != Parameter.KEYWORD_ONLY]
     variadic = [parameter for parameter in positional if parameter.kind == Parameter.VAR_POSITIONAL]
     required = [
@@ -122,6 +123,6 @@ def _counts(function: Callable[..., Any]) -> tuple[int, float, bool]:
         for parameter in positional
         if parameter not in variadic and parameter.default is Parameter.empty
     ]
-    # the annotation of `*values` says whether one of them may be None
-    all_needed = any("None" not in str(parameter.annotation) for parameter in variadic)
+    # the type of `*values` says whether one of them may be None
+    all_needed = any(NoneType not in get_args(parameter.annotation) for parameter in variadic)
     return len(required), math.inf if variadic else len(positional), all_needed

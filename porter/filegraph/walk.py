@@ -184,8 +184,8 @@ class NodeWalk(Generic[N]):
         return isinstance(source, View) or self.flow.is_live(source)
 
     def constant(self, source: Source) -> Numbers | None:
-        """Return the numbers of a constant (Dataflow.value); None for what depends on pixels."""
-        return None if isinstance(source, View) else self.flow.value(source)
+        """Return the numbers of a constant (Dataflow.constant); None for what depends on pixels."""
+        return None if isinstance(source, View) else self.flow.constant(source)
 
     def constant_shape(self, source: Source) -> tuple[int, ...] | None:
         """Return the shape of a constant (Dataflow.shape); None for what depends on pixels."""
@@ -253,8 +253,8 @@ class NodeWalk(Generic[N]):
                 raise Unsupported(read.lacks)
         raise Unsupported("of constants")
 
-    def has_more_than_batch(self, view: View) -> bool:
-        """Return whether the first axis of a tensor has more than the images, so that it can be no output."""
+    def cannot_be_output(self, view: View) -> bool:
+        """Return whether the first axis of a tensor has more than the images, which no output may have."""
         if not view.axes or self.views.batch in (0, 1):
             return False
         return self.views.has_more_than_batch(view.axes[0])
@@ -305,8 +305,7 @@ class NodeWalk(Generic[N]):
         tensors = {role: Stored(name) for role, name in names.items()}
         sources = [source for source in node.inputs if self.flow.is_live(source)]
         reads = tuple(
-            None if self.has_more_than_batch(self.view(source)) else self._tap_name(source)
-            for source in sources
+            None if self.cannot_be_output(self.view(source)) else self._tap_name(source) for source in sources
         )
         # not laid out as the file has them: that would add ops that nobody asked for
         values = [self.view(source).value for source in sources]

@@ -362,7 +362,7 @@ def _apply_numbers(walk: Walk, node: OperatorNode, value: Value, step: _Step) ->
     return the result.
     """
     kind, constant, is_first = step
-    numbers = expect_known(walk.flow.value(constant)).ravel().astype(np.float64)
+    numbers = expect_known(walk.flow.constant(constant)).ravel().astype(np.float64)
     if len(numbers) == 1 and kind in ("Max", "Min", "Pow"):
         return _apply_number(walk.builder, node.name, value, step, numbers.item())
     if kind in ("Max", "Min") or (kind == "Div" and not is_first):

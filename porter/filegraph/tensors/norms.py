@@ -84,7 +84,7 @@ def _vector_of_one_image(walk: Walk, source: NodeOutput, images: Dim, channels: 
     if node is not None and node.name in walk.flow.live:  # as the batch is, whose size it repeats it to
         is_repeated = walk.flow.operators.kind(node) == "Tile" and walk.flow.dims(node.inputs[1]) == [images]
         return node.source if is_repeated else None
-    numbers = walk.flow.value(source)
+    numbers = walk.flow.constant(source)
     if numbers is None or isinstance(images, Open) or numbers.shape != (images * channels,):
         return None
     rows = numbers.reshape(images, channels)

@@ -152,7 +152,7 @@ class Tensor:
         content = self._value_or_numbers
         if isinstance(content, np.ndarray):
             return content
-        return None if isinstance(content, View) else self.walk.flow.constant_content(content)
+        return None if isinstance(content, View) else self.walk.flow.content(content)
 
     def outcome(self) -> Read:
         """Return what the operator gives: a view, or the numbers of a constant. What no operation has asked
@@ -264,7 +264,7 @@ class Tensor:
 
     def numbers(self) -> Numbers:
         """Return the numbers of a constant. Raises Unsupported if the model computes them as it runs."""
-        return expect_known(self.walk.flow.value(self.reference))
+        return expect_known(self.walk.flow.constant(self.reference))
 
     # Each number.
 

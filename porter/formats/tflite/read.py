@@ -119,7 +119,7 @@ def _find_channels(model: TfliteModel, flow: Dataflow[Operator]) -> int:
         return model.sizes[3]
     for node in model.operators:
         if node.op in windows.KERNELS and len(node.inputs) > 1:
-            kernel = flow.weights(node.inputs[1])
+            kernel = flow.tensor(node.inputs[1])
             if kernel is not None and kernel.shape:
                 return kernel.shape[-1]
     return 3

@@ -323,7 +323,7 @@ def _mask_to_add(scope: Scope, mask: NodeOutput) -> NodeOutput | None:
         return mask
     while (source := flow.nodes[mask[0]]).op == "expand":
         mask = source.source
-    truths = flow.value(mask)
+    truths = flow.constant(mask)
     if truths is None or truths.dtype.kind != "b":
         return mask
     return None if truths.all() else scope.constant(np.where(truths, 0.0, -np.inf)).reference
