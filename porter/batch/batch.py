@@ -74,7 +74,7 @@ def batch(asked: BatchOptions, program: Sequence[str]) -> BatchOutcome:
     folder = Path(asked.out)
     jobs = read_jobs(Path(asked.list))
     shard, shards = _shard(asked.shard)
-    limits = _limits(asked)
+    _expect_options(asked)
     for name in (PORTS, RESULTS, LOGS):
         (folder / name).mkdir(parents=True, exist_ok=True)
     with locked(folder / f".shard-{shard}-of-{shards}.lock", wait=False):
@@ -82,7 +82,9 @@ def batch(asked: BatchOptions, program: Sequence[str]) -> BatchOutcome:
         jobs_of_shard = jobs[shard - 1 :: shards]
         to_make = [job for job in jobs_of_shard if not read_result(folder, job).is_final]
         skipped = len(jobs_of_shard) - len(to_make)
-        runner = JobRunner(folder.resolve(), Path.cwd(), tuple(program), limits)
+        runner = JobRunner(
+            folder.resolve(), Path.cwd(), tuple(program), JobLimits(asked.timeout, asked.memory)
+        )
         results_so_far = (
             _on_ray(to_make, runner) if asked.on == RAY else _here(to_make, runner, asked.workers)
         )
@@ -112,22 +114,20 @@ def _shard(text: str | None) -> tuple[int, int]:
     return int(part), int(parts)
 
 
-def _limits(asked: BatchOptions) -> JobLimits:
-    """Return the limits of each job.
+def _expect_options(asked: BatchOptions) -> None:
+    """Expect options that a batch can run with.
 
     Raises:
         UsageError: a number is not above 0, or the machine to run on is unknown.
         NotInstalled: memory is limited, and psutil is not there to measure it.
     """
-    given = ((TIMEOUT, asked.timeout), (MEMORY, asked.memory), (WORKERS, asked.workers))
-    for option, value in given:
+    for option, value in ((TIMEOUT, asked.timeout), (MEMORY, asked.memory), (WORKERS, asked.workers)):
         if value is not None and not value > 0:
             raise UsageError(f"expected a number above 0, got {value}", where=option)
     if asked.on not in (LOCAL, RAY):
         raise UsageError(f"expected {LOCAL} or {RAY}, got '{asked.on}'", where=ON)
     if asked.memory is not None and asked.on == LOCAL:
         import_psutil()  # before a job begins
-    return JobLimits(asked.timeout, asked.memory)
 
 
 def _here(jobs: Sequence[Job], runner: JobRunner, workers: int | None) -> Iterator[JobResult]:

@@ -211,7 +211,7 @@ def _combined(line: Mapping[str, Any]) -> Iterator[tuple[str, str | None, str]]:
     the variants that porter knows; nothing is yielded if none has the name.
     """
     sources = _several(line.get("from")) or [None]
-    destinations = _several(line.get("to")) or ["torch"]
+    destinations = _several(line.get("to")) or [str(CONVERT.default("to"))]
     for subject in _several(line["subject"]):
         is_pattern = any(letter in subject for letter in "*?") and not Path(subject).exists()
         if not is_pattern and EVERY_ZOO not in sources:

@@ -14,6 +14,7 @@ from porter.base.errors import DownloadError, NotInstalled, PluginError
 from porter.base.package import __version__
 from porter.batch.jobs import Job
 from porter.files import write_whole
+from porter.port import RECORD
 from porter.reporting.batch_page import batch_page
 
 State = Literal["done", "refused", "failed", "waiting"]
@@ -129,7 +130,7 @@ def read_result(folder: Path, job: Job) -> JobResult:
         result = JobResult(**stated)
     except (OSError, ValueError, TypeError):  # it is not there, or of another porter
         return waiting
-    stands = result.port is None or (folder / result.port / "port.json").is_file()
+    stands = result.port is None or (folder / result.port / RECORD).is_file()
     return result if result.digest == job.digest and stands else waiting
 
 
