@@ -19,12 +19,11 @@ from porter.base.package import __version__
 from porter.comparison.comparison_result import Comparison
 from porter.comparison.transfer.fill import Filling
 from porter.conversion.convert import Conversion
-from porter.evaluation.details import DETAILS
 from porter.evaluation.evaluate import evaluate
 from porter.evaluation.prediction import PhotoInput, make_transform, predict
 from porter.files import is_plain, new_folder
 from porter.frameworks.in_memory import Held
-from porter.port import RECORD, StoredPort, read_port
+from porter.port import DETAILS, OWN_FOLDERS, RECORD, StoredPort, read_port
 from porter.port.folder import LoadedModel, load
 from porter.reporting.card import card
 from porter.reporting.hub_upload import upload_port
@@ -143,7 +142,7 @@ class Port(PathLike[str]):
             hub: writes README.md beside it too, a model card for Hugging Face's Hub. Nothing is uploaded.
             overwrite: replaces an older port there.
         """
-        with new_folder(Path(folder), overwrite) as building:
+        with new_folder(Path(folder), OWN_FOLDERS if overwrite else None) as building:
             for name in self._own_files():
                 copyfile(self.folder / name, building / name)
             if hub:

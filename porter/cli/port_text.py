@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from porter.base.errors import LISTED, some
 from porter.cli.printing import classes_words, first_lines, tells, tensors_words
 from porter.cli.verdict_text import check_lines
-from porter.comparison.transfer import RECORD, SOURCE_FILE
 from porter.padding.sizes import size_text
 
 if TYPE_CHECKING:
@@ -131,15 +130,17 @@ def filling(made: Filling) -> list[str]:
     """Return the lines of `porter convert --into`: the class of the user's that was filled, the files that
     were written, and how its comparison with the source ended.
     """
+    from porter.port import INTO_RECORD, INTO_SOURCE
+
     counts, found = made.counts, made.comparison
     filled = f", {counts['filled']} of the class filled with a number" if counts["filled"] else ""
     unused = f", {counts['ignored']} not used" if counts["ignored"] else ""
     kept = [f"  kept     {some(made.kept)}: the class's own, which no output reads"] if made.kept else []
     apart = "" if found.parity is None else f"; outputs {found.parity.rel_l2:.1e} apart (relative L2)"
-    source = [] if made.own_file else [f"  source   {SOURCE_FILE}: the source's tensors, for the converter"]
+    source = [] if made.own_file else [f"  source   {INTO_SOURCE}: the source's tensors, for the converter"]
     return [
         f"{made.source} into {made.target}: {made.folder}",
-        f"  tensors  {counts['used']} used{unused}{filled}; {RECORD} says how each is made",
+        f"  tensors  {counts['used']} used{unused}{filled}; {INTO_RECORD} says how each is made",
         f"  model    {made.file}",
         f"  convert  {made.module}.py, and test_{made.module}.py",
         *source,

@@ -36,6 +36,7 @@ from porter.padding import ANY, Size
 from porter.padding.sizes import size_text
 from porter.port import (
     NOT_MADE,
+    OWN_FOLDERS,
     ROUNDED,
     Input,
     Layout,
@@ -83,7 +84,7 @@ def make_port(asked: ConvertOptions) -> Conversion:
     """
     assert asked.into is None, "porter.comparison.transfer fills classes"
     wanted = read_asked(asked)
-    with new_folder(wanted.out, asked.overwrite) as building:
+    with new_folder(wanted.out, OWN_FOLDERS if asked.overwrite else None) as building:
         opened = with_dropouts(wanted.open()) if asked.keep_dropout else wanted.open()
         facts_file = asked.subject if isinstance(asked.subject, str | PathLike) else opened.file.file
         facts = wanted.photos.override(opened.facts, fspath(facts_file), opened.graph.channels)

@@ -27,9 +27,8 @@ from porter.evaluation.comparison import (
 )
 from porter.evaluation.scoring import Scored, Scores
 from porter.files import write_whole
-from porter.port import StoredPort
+from porter.port import DETAILS, StoredPort
 
-DETAILS = "evaluation.json"
 MAX_PAIRS = PAIRED_PHOTOS * PAIRS_PER_PHOTO
 PHOTOS = 12
 THUMBNAIL = 128

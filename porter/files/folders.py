@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from porter.base.errors import FileError, UsageError
@@ -17,33 +18,38 @@ from porter.files.locks import locked
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
-_PORT_FILE = re.compile(
-    r"(port|evaluation|config|into)\.json|report\.html|model[.-][\w.-]+|__pycache__|\..+\.porter-new"
-    r"|(test_)?convert_\w+\.py|source\.safetensors"
-)
-"""What a port or a filled class consists of, and what an import of its code or a killed write leaves in its
-folder.
-"""
-_RECORDS = "port.json", "into.json"
 _NO_EXCHANGE = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 
 
+@dataclass(frozen=True)
+class Replaceable:
+    """The folders that a new one may replace.
+
+    Attributes:
+        records: they have one of these files, or are empty.
+        files: the names of all that they may hold.
+    """
+
+    records: tuple[str, ...]
+    files: re.Pattern[str]
+
+
 @contextmanager
-def new_folder(target: Path, overwrite: bool = False) -> Iterator[Path]:
+def new_folder(target: Path, replaceable: Replaceable | None = None) -> Iterator[Path]:
     """Yield an empty folder to fill, which takes the place of `target` when the block ends without an
-    exception.
+    exception. Without `replaceable`, nothing may stand there.
 
     It is filled beside its place and exchanged into it, so after a failure or a kill either the old port or
     the new one is there, complete. The next run removes what a killed one left. Nothing is synced to the
     disk, so a power cut can still lose a port.
 
     Raises:
-        UsageError: before any work: `target` exists and `overwrite` is false, or porter did not write it.
+        UsageError: before any work: `target` exists, and is none that may be replaced.
         FileError: nothing can be written there, the disk is full, or another process is writing to the same
             target.
     """
     target = _resolve(target)  # through a link: the folder is exchanged, the link stays
-    _expect_replaceable(target, overwrite)
+    _expect_replaceable(target, replaceable)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -52,14 +58,14 @@ def new_folder(target: Path, overwrite: bool = False) -> Iterator[Path]:
     with locked(_beside(target, "lock"), wait=False):
         try:
             _recover(target)
-            _expect_replaceable(target, overwrite)
+            _expect_replaceable(target, replaceable)
             _remove(fresh)
             fresh.mkdir()
         except OSError as error:
             raise _unwritable_error(target, error) from None
         try:
             yield fresh
-            _expect_replaceable(target, overwrite)  # another program may have made a folder there meanwhile
+            _expect_replaceable(target, replaceable)  # another program may have made a folder there meanwhile
             _put_in_place(fresh, target)
         except OSError as error:  # the block's too: the disk is full
             raise _error_in_target(target, fresh, error) from None
@@ -97,29 +103,28 @@ def _beside(target: Path, role: str) -> Path:
     return target.with_name(f".{target.name}.porter-{role}")
 
 
-def _expect_replaceable(target: Path, overwrite: bool) -> None:
-    """Expect a target that may be replaced: no folder, an empty one, or a port with only files that porter
-    wrote.
-    """
+def _expect_replaceable(target: Path, replaceable: Replaceable | None) -> None:
+    """Expect a target that may be replaced: no folder, or one that is replaceable."""
     if not target.exists():
         return
     if not target.is_dir():
         raise UsageError(
             "a file stands where the folder should go", where=target, next=f"choose another {OUT}"
         )
-    if not overwrite:
+    if replaceable is None:
         raise UsageError("the folder exists", where=target, next=f"give {OVERWRITE()}, or another {OUT}")
     try:
-        is_free = any((target / name).is_file() for name in _RECORDS) or not any(target.iterdir())
+        is_free = any((target / name).is_file() for name in replaceable.records) or not any(target.iterdir())
     except OSError as error:
         raise _unwritable_error(target, error) from None
     if not is_free:
         raise UsageError(
-            "the folder is not a port (it has no port.json) and is never replaced",
+            f"the folder is not a port (it has neither {' nor '.join(replaceable.records)}) and is never "
+            "replaced",
             where=target,
             next=f"choose another {OUT}, or move it away",
         )
-    foreign = sorted(entry.name for entry in target.iterdir() if not _PORT_FILE.fullmatch(entry.name))
+    foreign = sorted(entry.name for entry in target.iterdir() if not replaceable.files.fullmatch(entry.name))
     if foreign:
         raise UsageError(
             f"the folder holds files that porter did not write: {', '.join(foreign[:3])}",

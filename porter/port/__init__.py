@@ -1,7 +1,12 @@
 """The port: a folder with the destination model and the record of how it was made."""
 
 from porter.port.folder import (
+    DETAILS,
+    INTO_RECORD,
+    INTO_SOURCE,
     MAX_RECORD_BYTES,
+    OWN_FOLDERS,
+    PAGE,
     RECORD,
     StoredPort,
     model_file,

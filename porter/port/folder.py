@@ -5,6 +5,7 @@ and output.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -16,7 +17,8 @@ from porter.base.commands import CONVERT, FRAMEWORK, VARIANT, ZOO, LoadOptions
 from porter.base.dtypes import Dtype
 from porter.base.errors import FileError, GraphError, UsageError
 from porter.data.preprocess import ProtocolError
-from porter.files import expect_plain, is_plain, recover_folder, write_whole
+from porter.data.timm_config import CONFIG_FILE
+from porter.files import Replaceable, expect_plain, is_plain, recover_folder, write_whole
 from porter.formats.limits import read_json
 from porter.frameworks import Destination, OwnTensors, Tensors, get_destination, is_converted
 from porter.graph import Graph, tensor_shapes
@@ -28,7 +30,18 @@ from porter.padding import ANY
 from porter.port.holding import AGAIN, expect_digest, where_trained
 from porter.port.port_record import Record
 
-RECORD = "port.json"
+RECORD, DETAILS, PAGE = "port.json", "evaluation.json", "report.html"
+"""In the folder of a port: its record, what an evaluation keeps, and the page of a report."""
+INTO_RECORD, INTO_SOURCE = "into.json", "source.safetensors"
+"""In the folder of a filled class (porter.comparison.transfer): the table of the transfer with the comparison
+that proves it, and the source's tensors, where its own file needs a framework to be read.
+"""
+_NAMES = "|".join(map(re.escape, (RECORD, DETAILS, PAGE, INTO_RECORD, INTO_SOURCE, CONFIG_FILE)))
+OWN_FOLDERS = Replaceable(
+    (RECORD, INTO_RECORD),
+    re.compile(rf"{_NAMES}|model[.-][\w.-]+|(test_)?convert_\w+\.py|__pycache__|\..+\.porter-new"),
+)
+"""Ports and filled classes, with what an import of their code or a killed write leaves there."""
 MAX_RECORD_BYTES = 64 << 20
 
 MOST_LINES = 200

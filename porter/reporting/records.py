@@ -13,11 +13,11 @@ from typing import TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from porter.base.errors import FileError
-from porter.evaluation.details import DETAILS, Details
+from porter.evaluation.details import Details
 from porter.evaluation.padding_study.study_results import Study
 from porter.evaluation.results import Evaluation, RunLine
 from porter.files import expect_plain
-from porter.port import RECORD, Record, StoredPort, read_port
+from porter.port import DETAILS, RECORD, Record, StoredPort, read_port
 from porter.verification.results import VerdictRecord
 
 MAX_DETAILS_BYTES = 16 << 20

@@ -11,10 +11,10 @@ from porter.base.commands import ReportOptions
 from porter.base.errors import FileError, UsageError
 from porter.base.options import OUT
 from porter.files import behind_links, is_plain, write_whole
+from porter.port import PAGE
 from porter.reporting.page import missing_sections, page, page_of_two, sections
 from porter.reporting.records import read_contents
 
-NAME = "report.html"
 SIGNATURE = b'<meta name="generator" content="porter report">'
 _SIGNED_WITHIN = 1024
 
@@ -57,7 +57,7 @@ def report(asked: ReportOptions) -> Report:
     if out:
         path = Path(out)
     elif second is None:
-        path = folder / NAME
+        path = folder / PAGE
     else:
         path = Path(f"{folder.resolve().name}-and-{second.folder.resolve().name}.html")
     target = path if out is None else behind_links(path)  # a link in the port is a stranger's

@@ -20,6 +20,7 @@ from porter.comparison.transfer.rules import (
     rules_of,
 )
 from porter.comparison.transfer.variable_table import Row
+from porter.port import INTO_RECORD
 
 _WIDTH = 100
 
@@ -196,7 +197,7 @@ SOURCE = os.environ.get("SOURCE", {source})
 
 def test_tensors_are_those_of_the_table():
     made = convert(read(SOURCE))
-    wanted = {{row["name"]: row for row in json.loads((HERE / "into.json").read_text())["tensors"]}}
+    wanted = {{row["name"]: row for row in json.loads((HERE / "{INTO_RECORD}").read_text())["tensors"]}}
     assert made.keys() == wanted.keys()
     for name, tensor in made.items():
         row = wanted[name]

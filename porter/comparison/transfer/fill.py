@@ -24,7 +24,7 @@ from porter.comparison.comparison_result import Comparison
 from porter.comparison.judging import compare_graphs
 from porter.comparison.normal_form import normal_form
 from porter.comparison.sides import Side, proved
-from porter.comparison.transfer import RECORD, SOURCE_FILE, converter_functions
+from porter.comparison.transfer import converter_functions
 from porter.comparison.transfer.assigning import assign
 from porter.comparison.transfer.converter import About, converter_text, text_of_test
 from porter.comparison.transfer.own_class import module_name, name_of, own_model
@@ -36,7 +36,7 @@ from porter.frameworks.in_memory import is_model
 from porter.frameworks.own_state import OwnState, own_state
 from porter.frameworks.reference_models import framework_of
 from porter.padding import KnownSize
-from porter.port import PASSED, port_at
+from porter.port import INTO_RECORD, INTO_SOURCE, OWN_FOLDERS, PASSED, port_at
 from porter.port.folder import StoredPort
 from porter.source.opened import Opened
 from porter.source.place import InMemory
@@ -126,7 +126,7 @@ def fill_class(asked: ConvertOptions) -> Filling:
     model = own_model(asked.into)
     name = name_of(model)
     folder = Path(asked.out or f"{wanted.name}-{module_name(name)}")
-    with new_folder(folder, asked.overwrite) as building:
+    with new_folder(folder, OWN_FOLDERS if asked.overwrite else None) as building:
         opened = wanted.open()
         subject = asked.subject
         source = fspath(subject) if isinstance(subject, str | PathLike) else type(subject).__name__
@@ -321,7 +321,7 @@ def _write(folder: Path, filling: Filling, state: OwnState) -> None:
     """
     state.save(filling.model, folder)
     if filling.own_file is None:
-        write_safetensors(folder / SOURCE_FILE, filling.arrays)
+        write_safetensors(folder / INTO_SOURCE, filling.arrays)
     variables = state.variables(filling.model)
     table = [
         {**row.record(), "sha256": sha256(np.ascontiguousarray(variables[row.name]).tobytes()).hexdigest()}
@@ -330,9 +330,9 @@ def _write(folder: Path, filling: Filling, state: OwnState) -> None:
     record = {"porter": __version__, **filling.record(), "tensors": table}
     # The folder may be moved.
     del record["port"]
-    (folder / RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    (folder / INTO_RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     (folder / f"{filling.module}.py").write_text(filling.converter, encoding="utf-8")
     source = (
-        f'HERE / "{SOURCE_FILE}"' if filling.own_file is None else repr(str(filling.own_file[1].resolve()))
+        f'HERE / "{INTO_SOURCE}"' if filling.own_file is None else repr(str(filling.own_file[1].resolve()))
     )
     (folder / f"test_{filling.module}.py").write_text(text_of_test(filling.module, source), encoding="utf-8")

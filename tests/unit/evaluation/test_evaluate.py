@@ -26,12 +26,12 @@ from porter.base.ways_to_run import FP32, Run
 from porter.data.labels import imagenet_classes
 from porter.data.photo_decoding import open_image
 from porter.data.pipeline import making
-from porter.evaluation import details, evaluate as evaluate_module, measuring, scoring, shared_passes, speed
+from porter.evaluation import evaluate as evaluate_module, measuring, scoring, shared_passes, speed
 from porter.evaluation.csv_tables import write_results
 from porter.evaluation.distributed import Process
 from porter.evaluation.results import NAMED, Accuracy, Evaluation
 from porter.files import new_folder
-from porter.port import RECORD, read_port, update_record
+from porter.port import DETAILS, OWN_FOLDERS, RECORD, read_port, update_record
 from porter.reporting.records import read_contents
 from porter.reporting.write_page import report
 from tests.support.data.layouts.making import real, val
@@ -165,7 +165,7 @@ def test_figures_and_details_stay_with_the_port(made: Made, measured: tuple[Path
     record = read_port(folder).record
     assert record.evaluation == json.loads(json.dumps(found.summary()))
     assert record.model_copy(update={"evaluation": None, "evaluations": ()}) == read_port(made.port).record
-    left = json.loads((folder / details.DETAILS).read_text())
+    left = json.loads((folder / DETAILS).read_text())
     assert left["pairs"] == [] and 0 < len(left["photos"]) <= 12
     for photo in left["photos"]:
         assert photo["source"] is None and len(photo["port"]) == 5 and photo["name"].endswith(".png")
@@ -177,7 +177,7 @@ def test_figures_and_details_stay_with_the_port(made: Made, measured: tuple[Path
 
 def test_a_port_made_anew_has_none_of_them(measured: tuple[Path, Evaluation], tmp_path: Path) -> None:
     shutil.copytree(measured[0], tmp_path / "port")
-    with new_folder(tmp_path / "port", overwrite=True):
+    with new_folder(tmp_path / "port", OWN_FOLDERS):
         pass
     assert not any((tmp_path / "port").iterdir())
 
@@ -189,7 +189,7 @@ def test_the_source_beside_the_port(mine: Made) -> None:
     theirs = vars(found.source.accuracy)
     assert {name: theirs[name] for name in ("images", "top1", "top5", "ci95")}.items() <= vars(found).items()
     assert theirs["loss"] == pytest.approx(found.loss, rel=1e-6) and found.source.max_abs < 1e-4
-    left = json.loads((mine.port / details.DETAILS).read_text())
+    left = json.loads((mine.port / DETAILS).read_text())
     assert 0 < len(left["pairs"]) <= 4000 and all(abs(source - port) < 1e-4 for source, port in left["pairs"])
     assert all(photo["source"][0]["index"] == photo["port"][0]["index"] for photo in left["photos"])
 
@@ -210,7 +210,7 @@ def test_a_port_that_differs_is_named(mine: Made, monkeypatch: pytest.MonkeyPatc
     assert found.source is not None and found.source.agreeing == PHOTOS - 1
     (photo,) = found.source.differing
     assert photo.source != photo.port and found.source.rel_l2 > 1
-    assert json.loads((mine.port / details.DETAILS).read_text())["photos"][0]["name"] == photo.name
+    assert json.loads((mine.port / DETAILS).read_text())["photos"][0]["name"] == photo.name
 
 
 def test_photos_on_which_the_source_fails_are_told(mine: Made, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,7 +356,7 @@ def test_control_c_leaves_the_record_as_it_is(mine: Made, monkeypatch: pytest.Mo
     assert not found.complete and not found.ok and found.images == 5
     seen = {photo.parent for photo in sorted(mine.photos.glob("*/*"))[:5]}
     assert found.classes_present == len(seen) < len(list(mine.photos.iterdir()))
-    assert (mine.port / RECORD).read_bytes() == before and not (mine.port / details.DETAILS).exists()
+    assert (mine.port / RECORD).read_bytes() == before and not (mine.port / DETAILS).exists()
 
 
 def untimed(record: dict[str, Any]) -> dict[str, Any]:
@@ -367,10 +367,10 @@ def untimed(record: dict[str, Any]) -> dict[str, Any]:
 def test_fewer_photos_do_not_replace_more(mine: Made, tmp_path: Path) -> None:
     run(mine, predictions=tmp_path / "seen.csv")
     before = read_port(mine.port).record
-    shown = (mine.port / details.DETAILS).read_bytes()
+    shown = (mine.port / DETAILS).read_bytes()
     small = run(mine, limit=3)
     after = read_port(mine.port).record
-    assert after.evaluation == before.evaluation and (mine.port / details.DETAILS).read_bytes() == shown
+    assert after.evaluation == before.evaluation and (mine.port / DETAILS).read_bytes() == shown
     assert [line["images"] for line in after.evaluations] == [PHOTOS + len(BROKEN), 3] and after.evaluations[
         1
     ]["limit"] == 3
@@ -660,7 +660,7 @@ def test_two_processes_give_what_one_gives(mine: Made, tmp_path: Path) -> None:
     }
 
     def left(port: Path) -> list[Any]:
-        photos = json.loads((port / details.DETAILS).read_text())["photos"]
+        photos = json.loads((port / DETAILS).read_text())["photos"]
         return [
             (photo["name"], [[guess["index"] for guess in photo[model]] for model in ("source", "port")])
             for photo in photos

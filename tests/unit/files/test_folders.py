@@ -1,6 +1,7 @@
 """Folders that appear complete or not at all, whatever happens on the way."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +14,9 @@ import pytest
 from porter.base.errors import FileError, UsageError
 from porter.files import folders, new_folder, recover_folder
 from porter.files.locks import locked
+from porter.port import OWN_FOLDERS
 
+NO_PORT = re.escape("not a port (it has neither port.json nor into.json)")
 CAN_EXCHANGE = sys.platform == "linux"
 
 
@@ -41,6 +44,7 @@ def killed(target: Path, script: str) -> None:
         import os, signal
         from pathlib import Path
         from porter.files import folders, new_folder
+        from porter.port import OWN_FOLDERS
         target = Path({str(target)!r})
         def die(*_, **__): os.kill(os.getpid(), signal.SIGKILL)
     """
@@ -62,7 +66,7 @@ def test_a_new_folder_appears_when_it_is_complete(tmp_path: Path, way: str) -> N
 def test_an_existing_port_is_replaced_whole(tmp_path: Path, way: str) -> None:
     target = port(tmp_path / "port", "old")
     (target / "model.onnx").touch()
-    with new_folder(target, overwrite=True) as folder:
+    with new_folder(target, OWN_FOLDERS) as folder:
         port(folder, "new")
         assert content(target)["port.json"] == "old"
     assert content(target) == {"port.json": "new"}
@@ -71,7 +75,7 @@ def test_an_existing_port_is_replaced_whole(tmp_path: Path, way: str) -> None:
 
 def test_a_failure_leaves_the_old_port_and_nothing_else(tmp_path: Path, way: str) -> None:
     target = port(tmp_path / "port", "old")
-    with pytest.raises(ZeroDivisionError), new_folder(target, overwrite=True) as folder:
+    with pytest.raises(ZeroDivisionError), new_folder(target, OWN_FOLDERS) as folder:
         port(folder, "half")
         raise ZeroDivisionError
     assert content(target) == {"port.json": "old"}
@@ -96,14 +100,20 @@ def test_an_existing_folder_is_refused_before_any_work(tmp_path: Path) -> None:
 def test_a_folder_that_is_no_port_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "thesis.tex").touch()
-    with pytest.raises(UsageError, match="no port"), new_folder(tmp_path / "home", overwrite=True):
+    with (
+        pytest.raises(UsageError, match=NO_PORT),
+        new_folder(tmp_path / "home", OWN_FOLDERS),
+    ):
         pytest.fail("the block must not run")
     assert content(tmp_path / "home") == {"thesis.tex": ""}
 
 
 def test_a_folder_that_others_fill_meanwhile_is_kept(tmp_path: Path, way: str) -> None:
     target = tmp_path / "port"
-    with pytest.raises(UsageError, match="no port"), new_folder(target, overwrite=True) as folder:
+    with (
+        pytest.raises(UsageError, match=NO_PORT),
+        new_folder(target, OWN_FOLDERS) as folder,
+    ):
         port(folder, "new")
         target.mkdir()
         (target / "thesis.tex").touch()
@@ -114,14 +124,14 @@ def test_an_empty_folder_is_taken_only_when_asked_for(tmp_path: Path) -> None:
     (tmp_path / "port").mkdir()
     with pytest.raises(UsageError), new_folder(tmp_path / "port"):
         pytest.fail("the block must not run")
-    with new_folder(tmp_path / "port", overwrite=True) as folder:
+    with new_folder(tmp_path / "port", OWN_FOLDERS) as folder:
         port(folder, "new")
     assert content(tmp_path / "port") == {"port.json": "new"}
 
 
 def test_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
     (tmp_path / "port").touch()
-    with pytest.raises(UsageError, match="a file"), new_folder(tmp_path / "port", overwrite=True):
+    with pytest.raises(UsageError, match="a file"), new_folder(tmp_path / "port", OWN_FOLDERS):
         pytest.fail("the block must not run")
 
 
@@ -143,7 +153,7 @@ def test_an_error_of_a_file_names_the_file(own: bool, tmp_path: Path) -> None:
 def test_through_a_link_the_folder_behind_it_is_replaced(tmp_path: Path, way: str) -> None:
     port(tmp_path / "real", "old")
     (tmp_path / "link").symlink_to("real")
-    with new_folder(tmp_path / "link", overwrite=True) as folder:
+    with new_folder(tmp_path / "link", OWN_FOLDERS) as folder:
         port(folder, "new")
     assert (tmp_path / "link").is_symlink()
     assert content(tmp_path / "real") == {"port.json": "new"}
@@ -170,13 +180,13 @@ def test_killed_while_filling_the_old_port_stands(tmp_path: Path) -> None:
     killed(
         target,
         """
-        with new_folder(target, overwrite=True) as folder:
+        with new_folder(target, OWN_FOLDERS) as folder:
             (folder / "port.json").write_text("half")
             die()
         """,
     )
     assert content(target) == {"port.json": "old"}
-    with new_folder(target, overwrite=True) as folder:
+    with new_folder(target, OWN_FOLDERS) as folder:
         assert content(folder) == {}
         port(folder, "new")
     assert content(target) == {"port.json": "new"}
@@ -190,12 +200,12 @@ def test_killed_after_the_exchange_the_new_port_stands(tmp_path: Path) -> None:
         target,
         """
         folders.shutil.rmtree = die
-        with new_folder(target, overwrite=True) as folder:
+        with new_folder(target, OWN_FOLDERS) as folder:
             (folder / "port.json").write_text("new")
         """,
     )
     assert content(target) == {"port.json": "new"}
-    with new_folder(target, overwrite=True) as folder:
+    with new_folder(target, OWN_FOLDERS) as folder:
         port(folder, "newer")
     assert [path.name for path in tmp_path.iterdir()] == ["port"]
 
@@ -215,13 +225,13 @@ def test_killed_between_two_renames_a_complete_port_is_recovered(tmp_path: Path,
             return rename(self, other)
         Path.rename = rename_or_die
         folders.shutil.rmtree = die
-        with new_folder(target, overwrite=True) as folder:
+        with new_folder(target, OWN_FOLDERS) as folder:
             (folder / "port.json").write_text("new")
         """,
     )
     recover_folder(target)
     assert content(target) == {"port.json": "new" if renames == 2 else "old"}
-    with new_folder(target, overwrite=True) as folder:
+    with new_folder(target, OWN_FOLDERS) as folder:
         port(folder, "newer")
     assert content(target) == {"port.json": "newer"}
     assert [path.name for path in tmp_path.iterdir()] == ["port"]
@@ -251,7 +261,7 @@ def test_a_port_that_is_replaced_is_never_missing(tmp_path: Path) -> None:
     observer = threading.Thread(target=look)
     observer.start()
     for _ in range(200):
-        with new_folder(target, overwrite=True) as folder:
+        with new_folder(target, OWN_FOLDERS) as folder:
             port(folder, "new")
     done.set()
     observer.join()

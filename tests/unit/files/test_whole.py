@@ -7,6 +7,7 @@ import pytest
 
 from porter.base.errors import FileError
 from porter.files import behind_links, expect_folder, new_folder, write_whole
+from porter.port import OWN_FOLDERS
 
 
 def test_the_new_text_takes_the_old_ones_place(tmp_path: Path) -> None:
@@ -61,6 +62,6 @@ def test_what_a_killed_write_left_does_not_stop_an_overwrite(tmp_path: Path) -> 
     for name in ("port.json", ".port.json.porter-new", "evaluation.json"):
         (tmp_path / "port").mkdir(exist_ok=True)
         (tmp_path / "port" / name).write_text("{}")
-    with new_folder(tmp_path / "port", overwrite=True) as fresh:
+    with new_folder(tmp_path / "port", OWN_FOLDERS) as fresh:
         (fresh / "port.json").write_text("new")
     assert [path.name for path in (tmp_path / "port").iterdir()] == ["port.json"]
