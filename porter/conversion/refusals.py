@@ -36,7 +36,7 @@ def under_own_names(
     if not errors:
         return []
     # the names under which the file's engine shows values, as `--outputs` takes them
-    taps = opened.fitted.fit.taps if opened and opened.fitted else {}
+    taps = opened.fitted.fit.in_file.taps if opened and opened.fitted else {}
     names = opened.facts.names if opened else {}
     refused = [node for error in errors if (node := graph.by_path.get(error.where or "")) is not None]
     # A value behind a refused node cannot be an end.

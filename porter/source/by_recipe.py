@@ -86,7 +86,7 @@ def open_candidate(candidate: Candidate, wishes: Wishes = NONE, origin: Origin |
     recorded = publisher is not None or checkpoint.graph is not None
     opened = open_fit(fit, checkpoint, zoo.framework, member.native_size(), get_dialect(zoo.framework))
     protocol = in_proportion(zoo.preprocess, opened.sizes.built, native_size)
-    protocol, scaling_warnings = with_scaling(protocol, fit.scaling)
+    protocol, scaling_warnings = with_scaling(protocol, fit.in_file.scaling)
     states_protocol = "recipe" if publisher is None else "published"
     labels = zoo.labels if fit.own_head else None
     return replace(
@@ -144,7 +144,7 @@ def _assumed_scaling(checkpoint: Checkpoint, fit: Fit) -> tuple[str, ...]:
     `rescaling`, and that the zoo's own model lacks: a file of weights does not say what they compute, so
     they are left out. Return an empty tuple otherwise.
     """
-    zoo_layers, scaling = set(fit.reference_taps.values()), checkpoint.scaling
+    zoo_layers, scaling = set(fit.in_zoo.taps.values()), checkpoint.scaling
     # Keras appends a number to a second layer of one name in a process: rescaling_1.
     stems = {name: re.sub(r"_\d+$", "", name) for name in scaling}
     # The zoo's rescaling is this rescaling_1, if the file has none without a number.
@@ -213,4 +213,7 @@ def _count_differences(opened: Opened) -> int:
     """Return the number of differences between the file's graph and the recipe's; 0 for a file without a
     graph.
     """
-    return opened.fitted.fit.differences + len(opened.fitted.fit.folded) if opened.fitted else 0
+    if opened.fitted is None:
+        return 0
+    in_file = opened.fitted.fit.in_file
+    return in_file.differences + len(in_file.folded)

@@ -120,7 +120,7 @@ def open_fit(
             background=fit.background,
             output=fit.output,
             activation=fit.activation,
-            left_out=_left_out(file, fit.taps) if file else (),
+            left_out=_left_out(file, fit.in_file.taps) if file else (),
             licence=None,
             evaluated=(
                 *(
@@ -239,10 +239,10 @@ def laid_out(
     """
     path, role = key
     transforms = fit.transforms.get(path, ())
-    if fit.stored and expected is not None:
+    if fit.in_file.stored and expected is not None:
         # The file still has the row of the background, which the transform takes off.
-        in_file = (fit.source_classes, *expected[1:]) if "drop_background" in transforms else expected
-        array = to_canonical(array, fit.stored[path, role], in_file)
+        shape_in_file = (fit.source_classes, *expected[1:]) if "drop_background" in transforms else expected
+        array = to_canonical(array, fit.in_file.stored[path, role], shape_in_file)
     else:
         assert dialect is not None
         array = dialect.to_canonical(fit.graph, fit.graph.by_path[path], role, array)

@@ -16,7 +16,7 @@ from porter.frameworks import engine_name
 from porter.graph import Conv, Dense, Graph, Node, shapes, with_own_tensors
 from porter.graph.ops import Shape, channels_in
 from porter.padding import ANY, KnownSize, Size
-from porter.source.fitting.fit import OWN_GRAPH, Fit, given_by, stored_tensors
+from porter.source.fitting.fit import OWN_GRAPH, Fit, InFile, given_by, stored_tensors
 from porter.source.opened import Opened, open_fit
 from porter.source.wishes import NONE, Wishes
 
@@ -176,15 +176,17 @@ def _fit(checkpoint: Checkpoint, translated: Translated, size: KnownSize) -> Fit
     return Fit(
         graph=graph,
         tensors={place: tensor.name for place, tensor in stored.items()},
-        stored=stored,
         ignored=dict.fromkeys(
             sorted(checkpoint.tensors.keys() - {tensor.name for tensor in stored.values()}), unused
         ),
         source_classes=classes_of(graph, size, translated.activation),
         head=translated.names[graph.output],
         activation=translated.activation,
-        taps={path: tap for path, name in translated.names.items() if (tap := file.by_name[name].tap)},
-        given=given_by(file, translated.names),
+        in_file=InFile(
+            {path: tap for path, name in translated.names.items() if (tap := file.by_name[name].tap)},
+            given_by(file, translated.names),
+            stored,
+        ),
         notes=(OWN_GRAPH,),
     )
 

@@ -26,7 +26,7 @@ from porter.port import Facts, GraphFile, Origin, StoredPort
 from porter.port.holding import expect_digest
 from porter.port.layer_names import layers_in
 from porter.recipe import Member
-from porter.source.fitting.fit import Fit, TensorKey
+from porter.source.fitting.fit import Fit, InFile, TensorKey
 from porter.source.opened import Opened, open_fit
 from porter.source.own_graph import translate
 from porter.source.wishes import Wishes
@@ -70,7 +70,7 @@ def open_trained(port: StoredPort, checkpoint: Checkpoint, member: Member | None
         ignored=matched.ignored,
         source_classes=rows,
         head=None,
-        taps=_taps(port, checkpoint, matched),
+        in_file=InFile(_taps(port, checkpoint, matched)),
     )
     opened = open_fit(
         fit, checkpoint, matched.framework, record.input.native_size, get_port_dialect(matched.framework)

@@ -164,7 +164,7 @@ def test_keras_2_counted_from_one_and_other_layers_may_be_beside(tmp_path: Path)
     assert fit.tensors["conv1a_3x3/conv", "kernel"] == "conv2d_1/kernel" and fit.tensors[
         "mixed7c/branch_pool/bn", "mean"
     ] == ("batch_normalization_94/moving_mean")
-    assert {fit.reference_names[name] for name in fit.tensors.values()} == checkpoint.tensors.keys()
+    assert {fit.in_zoo.names[name] for name in fit.tensors.values()} == checkpoint.tensors.keys()
 
 
 def up(name: str) -> str:

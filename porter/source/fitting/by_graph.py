@@ -21,7 +21,16 @@ from porter.recipe import NodeNames, tap_names
 from porter.recipe.zoo_names import tensor_names
 from porter.source.fitting.alignment import Alignment, describe
 from porter.source.fitting.candidate import Candidate
-from porter.source.fitting.fit import CONSTANTS, OWN_GRAPH, Fit, TensorKey, given_by, stored_tensors
+from porter.source.fitting.fit import (
+    CONSTANTS,
+    OWN_GRAPH,
+    Fit,
+    InFile,
+    InZoo,
+    TensorKey,
+    given_by,
+    stored_tensors,
+)
 from porter.source.fitting.grafting import End, Grafted, graft
 from porter.source.fitting.names_in_file import tensors_hint
 
@@ -94,7 +103,6 @@ def _fit(candidate: Candidate, end: End, keep_background: bool) -> Fit:
     return Fit(
         graph=graph,
         tensors=names,
-        stored=stored,
         transforms={graph.output: ("drop_background",)} if drops else {},
         ignored=_ignored(checkpoint, {*names.values()}, graph, file, grafted.layers),
         source_classes=_classes_of_output(grafted.graph, base == draft.output),
@@ -102,13 +110,18 @@ def _fit(candidate: Candidate, end: End, keep_background: bool) -> Fit:
         head=end.layer,
         background=has_background and keep_background,
         activation=end.activation,
-        taps={path: tap for path, layer in grafted.layers.items() if (tap := file.by_name[layer].tap)},
-        given=given_by(file, grafted.layers, shaped=False),
-        reference_taps={path: name for path, name in tap_names_of_zoo.items() if path in graph.by_path},
-        reference_names=_reference_names(graph, candidate.dialect, layers, names) if is_zoos_model else {},
-        folded=folded,
-        differences=len(differences),
-        scaling=grafted.scaling,
+        in_file=InFile(
+            {path: tap for path, layer in grafted.layers.items() if (tap := file.by_name[layer].tap)},
+            given_by(file, grafted.layers, shaped=False),
+            stored,
+            folded,
+            len(differences),
+            grafted.scaling,
+        ),
+        in_zoo=InZoo(
+            {path: name for path, name in tap_names_of_zoo.items() if path in graph.by_path},
+            _reference_names(graph, candidate.dialect, layers, names) if is_zoos_model else {},
+        ),
         warnings=(*_graph_warnings(file, end, member.zoo.name, differences), *grafted.warnings),
         notes=(OWN_GRAPH, *_norms_note(draft, grafted.graph, folded)),
     )

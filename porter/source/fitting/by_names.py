@@ -18,7 +18,7 @@ from porter.graph import Graph, tensor_shapes, with_classes
 from porter.recipe import LayerName, NodeNames, Zoo, options_of, tap_names
 from porter.recipe.fixed import equals_fixed
 from porter.source.fitting.candidate import Candidate
-from porter.source.fitting.fit import Fit, StandIn, TensorKey, shape_text, with_places
+from porter.source.fitting.fit import Fit, InZoo, StandIn, TensorKey, shape_text, with_places
 from porter.source.fitting.grafting import POOL_THE_MAP
 from porter.source.fitting.heads import (
     AFTER_HEAD,
@@ -109,13 +109,15 @@ def fit_by_names(candidate: Candidate, keep_background: bool = False) -> Fit:
         head=head.layer.name if head.layer else None,
         background=with_head.background and keep_background,
         activation=_activation(zoo, head.rows),
-        reference_taps={
-            path: name
-            for path, name in taps.items()
-            if path in with_head.graph.by_path and path not in joined_layers
-        },
-        stand_in=stand_in,
-        reference_names=reference_names,
+        in_zoo=InZoo(
+            {
+                path: name
+                for path, name in taps.items()
+                if path in with_head.graph.by_path and path not in joined_layers
+            },
+            reference_names,
+            stand_in,
+        ),
         places=places,
         warnings=(
             *head.warnings(),

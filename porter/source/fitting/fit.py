@@ -54,6 +54,46 @@ class Given:
     shaped: bool = True
 
 
+@dataclass(frozen=True)
+class InFile:
+    """What a fit has of the file's own graph; empty if the file has none.
+
+    Attributes:
+        taps: by path, the name under which the file's own graph shows the node's value.
+        given: by the name under which it shows them, the values that the file's own graph gives, of those
+            that the graph has.
+        stored: the fit's tensors as the file's graph says them, with their axes; empty if the names tell the
+            axes.
+        folded: by path, the batch norms of the recipe that the file has folded into the layers before them,
+            to these layers' paths.
+        differences: how many other differences the file's graph has from the recipe's.
+        scaling: the ops of the file's graph on its input before the network's first layer.
+    """
+
+    taps: Mapping[str, str] = field(default_factory=dict)
+    given: Mapping[str, Given] = field(default_factory=dict)
+    stored: Mapping[TensorKey, Stored] = field(default_factory=dict)
+    folded: Mapping[str, str] = field(default_factory=dict)
+    differences: int = 0
+    scaling: tuple[Affine, ...] = ()
+
+
+@dataclass(frozen=True)
+class InZoo:
+    """What a fit has of the zoo's own implementation; empty if the graph is no zoo's.
+
+    Attributes:
+        taps: as `InFile.taps`, of the implementation.
+        names: source tensor name to its name in the implementation; empty if that computes another function
+            than the file.
+        stand_in: replaces the head of the implementation; the file's layers after the features follow it.
+    """
+
+    taps: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+    stand_in: StandIn | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Fit:
     """A file fitted to a graph.
@@ -63,8 +103,6 @@ class Fit:
         source_classes: rows of the file's head; 0 if it has none.
         background, activation: see porter.port.Facts.
         tensors: (path, role) to source tensor name.
-        stored: the same tensors as the file's graph says them, with their axes; empty if the names tell the
-            axes.
         options: those that the recipe's graph was expanded with, with the zoo's own number of classes; empty
             if the graph is the file's.
         transforms: by path, the changes of its arrays besides the axis order (porter.recipe.transforms).
@@ -74,19 +112,8 @@ class Fit:
         own_head: the head is the zoo's own, with its classes and their order.
         head: the file's layer that gives the logits or features; None if a file without a head does not name
             it.
-        taps: by path, the name under which the file's own graph shows the node's value; empty if the file has
-            no graph.
-        given: by the name under which it shows them, the values that the file's own graph gives, of those
-            that the graph has.
-        reference_taps: `taps` for the zoo's own implementation.
-        reference_names: source tensor name to its name in the zoo's own implementation; empty if that
-            computes another function than the file.
-        stand_in: replaces the head of the zoo's own implementation; the file's layers after the features
-            follow it.
-        folded: by path, the batch norms of the recipe that the file has folded into the layers before them,
-            to these layers' paths.
-        differences: how many other differences the file's graph has from the recipe's.
-        scaling: the ops of the file's graph on its input before the network's first layer.
+        in_file: the same nodes and tensors in the file's own graph.
+        in_zoo: the same in the zoo's own implementation.
         places: by path, file:line:column of the recipe's name for the node; empty if the file's graph names
             its tensors.
         warnings: for the user; `notes`: for port.json.
@@ -103,15 +130,8 @@ class Fit:
     computed: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Value] = field(default_factory=dict)
     own_head: bool = False
-    taps: Mapping[str, str] = field(default_factory=dict)
-    given: Mapping[str, Given] = field(default_factory=dict)
-    reference_taps: Mapping[str, str] = field(default_factory=dict)
-    reference_names: Mapping[str, str] = field(default_factory=dict)
-    stand_in: StandIn | None = None
-    folded: Mapping[str, str] = field(default_factory=dict)
-    differences: int = 0
-    scaling: tuple[Affine, ...] = ()
-    stored: Mapping[TensorKey, Stored] = field(default_factory=dict)
+    in_file: InFile = InFile()
+    in_zoo: InZoo = InZoo()
     places: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -134,7 +154,7 @@ class Fit:
 
 def own_checkpoint(fit: Fit, checkpoint: Checkpoint) -> dict[str, Array]:
     """Return the file's tensors under the names of the zoo's own implementation."""
-    return {own: checkpoint.tensors[name] for name, own in fit.reference_names.items()}
+    return {own: checkpoint.tensors[name] for name, own in fit.in_zoo.names.items()}
 
 
 def with_places(lines: Sequence[tuple[str, str | None]]) -> list[str]:

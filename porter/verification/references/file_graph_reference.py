@@ -65,11 +65,11 @@ class FileGraphReference:
         # what the file names as outputs, by the key under which the engine is asked for it
         names_by_key = dict[str, str]()
         if wants_output and dtype == "float64":
-            names_by_key = {f"{UNDER_ITS_NAME}{name}": name for name in self.fit.given}
+            names_by_key = {f"{UNDER_ITS_NAME}{name}": name for name in self.fit.in_file.given}
         if wants_output and paths:
             # What is compared below has to be computed too. `paths` of None asks for all already.
-            paths = {*paths, *last_node.inputs, *(taken.path for taken in self.fit.given.values())}
-        taps = {path: tap for path, tap in self.fit.taps.items() if is_asked(path, paths)}
+            paths = {*paths, *last_node.inputs, *(taken.path for taken in self.fit.in_file.given.values())}
+        taps = {path: tap for path, tap in self.fit.in_file.taps.items() if is_asked(path, paths)}
         values = dict(self.engine.run_reference(model, batch.astype(dtype), taps | names_by_key))
         size = batch.shape[2], batch.shape[3]
         known = shapes(self.fit.graph, size) if names_by_key else {}
@@ -84,14 +84,14 @@ class FileGraphReference:
 
     def run_cut(self, batch: Array, paths: Collection[str], cut: NamedArrays) -> dict[str, Array]:
         """Run the file's graph with values replaced; see CutReference.run_cut."""
-        values = run_cut(self.engine, self._model("float64"), batch, self.fit.taps, paths, cut)
+        values = run_cut(self.engine, self._model("float64"), batch, self.fit.in_file.taps, paths, cut)
         return without_background(values, path_with_background(self.fit))
 
     def is_moved(self, path: str) -> bool:
         """Return whether the file's graph also has the value in another order of axes, as after a transpose;
         see CutReference.is_moved.
         """
-        tap = self.fit.taps.get(path)
+        tap = self.fit.in_file.taps.get(path)
         return any(node.moved for node in self.checkpoint.carried.nodes if node.tap == tap)
 
     def _model(self, dtype: Dtype) -> Any:
@@ -110,7 +110,8 @@ class FileGraphReference:
             Contradiction: the order is another one.
         """
         outputs = self.fit.graph.outputs
-        stated = dict.fromkeys(taken.path for taken in self.fit.given.values() if taken.path in outputs)
+        given = self.fit.in_file.given.values()
+        stated = dict.fromkeys(taken.path for taken in given if taken.path in outputs)
         ported = [*dict.fromkeys(path for path in outputs if path in stated)]  # a file may give a value twice
         if [*stated] != ported:
             raise Contradiction(
@@ -131,7 +132,7 @@ class FileGraphReference:
             values: of the source, by path.
             known: the shapes of the port's values.
         """
-        counterpart = self.fit.given[name]
+        counterpart = self.fit.in_file.given[name]
         if counterpart.path not in values:
             return
         value = values[counterpart.path]
@@ -159,7 +160,7 @@ class FileGraphReference:
     def classifier(self, output: str, size: KnownSize, protocol: Preprocess, device: str) -> Classifier:
         """Return a function from pixels to logits; see ZooReference.classifier."""
         model = self.engine.build_file(self.checkpoint, "float32", size)
-        classifier = self.engine.classifier(model, protocol, device, FP32, self.fit.taps[output])
+        classifier = self.engine.classifier(model, protocol, device, FP32, self.fit.in_file.taps[output])
         drops = output == path_with_background(self.fit)
         return without_background_logit(classifier) if drops else classifier
 

@@ -49,7 +49,7 @@ def open_user_reference(asked: ReferenceName, opened: Opened, stored: Dtype) -> 
     notes = reference.notes
     if not exact:
         notes += (f"{asked.name} runs in float32 only, so it is compared in float32",)
-    rounds = reference.rounded or (opened.fitted is not None and bool(opened.fitted.fit.folded))
+    rounds = reference.rounded or (opened.fitted is not None and bool(opened.fitted.fit.in_file.folded))
     dropped = _expect_outputs(asked, opened, outputs, reference.sizes.built)
     ending, ending_notes = ending_of(asked.name, opened, outputs)
     notes = (*notes, *ending_notes)

@@ -54,7 +54,7 @@ def pair(opened: Opened, translated: Translated, file: FileGraph) -> Pairs:
         return _pair_by_graph(opened.graph, file, end, size)
     if opened.fitted is not None and opened.fitted.checkpoint.graph is not None:
         source_file, fit = opened.fitted.checkpoint.graph, opened.fitted.fit
-        paths_by_tap = {tap: path for path, tap in fit.taps.items()}
+        paths_by_tap = {tap: path for path, tap in fit.in_file.taps.items()}
         # from the layers of the source's own file to the paths of its graph
         paths = {node.name: paths_by_tap[node.tap] for node in source_file.nodes if node.tap in paths_by_tap}
         keep_activation = isinstance(opened.graph.by_path[opened.graph.output].op, OF_LOGITS)

@@ -170,7 +170,7 @@ def _call_of_each_layer(calls: Mapping[str, str], opened: Opened) -> dict[str, t
     Args:
         calls: by tap (a name under which the engine of the saved file gives a value), the layer's call.
     """
-    taps = opened.fitted.fit.taps if opened.fitted else {}
+    taps = opened.fitted.fit.in_file.taps if opened.fitted else {}
     return {path: (calls[tap],) for path, tap in taps.items() if tap in calls}
 
 
@@ -184,7 +184,7 @@ def _likely_names(opened: Opened) -> dict[str, tuple[str, ...]]:
         for (path, _), tensor in fit.tensors.items():
             # `layer1.0.conv1.weight` is a tensor of `layer1.0.conv1`: likeliest, so it is put first.
             names[path][:0] = [tensor.rpartition(sign)[0] for sign in "./" if sign in tensor]
-        for taps in (fit.reference_taps, fit.taps):
+        for taps in (fit.in_zoo.taps, fit.in_file.taps):
             for path, tap in taps.items():
                 if path in names:
                     names[path].append(tap)

@@ -40,7 +40,7 @@ def references_of(opened: Opened, dtype: Dtype) -> Iterator[SourceReference]:
         own_graph = FileGraphReference(get_engine(engine_name(checkpoint)), checkpoint, fit)
         in_memory = opened.in_memory
         yield own_graph if in_memory is None else replace(own_graph, name=in_memory.graph)
-    if member is not None and fit.reference_names and member.zoo.reference is not None:
+    if member is not None and fit.in_zoo.names and member.zoo.reference is not None:
         yield zoo_reference(member.zoo, member.variant, checkpoint, fit)
     if opened.own_model is not None:
         yield replace(own_build(opened, dtype), name=opened.own_model)

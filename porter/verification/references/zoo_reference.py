@@ -159,11 +159,11 @@ def zoo_reference(zoo: Zoo, variant: str, checkpoint: Checkpoint, fit: Fit) -> Z
     """
     tensors = own_checkpoint(fit, checkpoint)
     classes, output = fit.source_classes, fit.graph.output
-    taps = dict(fit.reference_taps)
-    if fit.stand_in is not None:
-        output = fit.stand_in.path
-        taps[output] = fit.stand_in.tap
-        tensors = {**tensors, **fit.stand_in.tensors}
+    taps = dict(fit.in_zoo.taps)
+    if fit.in_zoo.stand_in is not None:
+        output = fit.in_zoo.stand_in.path
+        taps[output] = fit.in_zoo.stand_in.tap
+        tensors = {**tensors, **fit.in_zoo.stand_in.tensors}
         classes = fit.graph.channels_by_path[output]
     of_implementation = replace(checkpoint, tensors=tensors, graph=None, counted=False)
     name = str(zoo.reference)
@@ -190,10 +190,10 @@ def _read_layers_behind(
     that gives its input, so that the zoo's code can be built for a file with another head. Return none
     without a stand-in.
     """
-    if fit.stand_in is None:
+    if fit.in_zoo.stand_in is None:
         return ()
     paths = [node.path for node in fit.graph.nodes]
-    nodes = fit.graph.nodes[paths.index(fit.stand_in.path) + 1 :]
+    nodes = fit.graph.nodes[paths.index(fit.in_zoo.stand_in.path) + 1 :]
     tensors: OwnTensors = {node.path: {} for node in nodes}
     for (path, role), name in fit.tensors.items():
         if path in tensors:

@@ -83,10 +83,10 @@ def test_older_keras_names(generation: str, names: tuple[str, ...], epsilon: flo
     same = epsilon == 1.001e-5
     # Today's Keras is no reference for what older code computed otherwise.
     assert (
-        bool(fit.reference_names) == same
+        bool(fit.in_zoo.names) == same
         and any("bn_epsilon 0.001" in warning for warning in fit.warnings) != same
     )
-    assert not same or fit.reference_names["probs/kernel"] == "predictions/kernel"
+    assert not same or fit.in_zoo.names["probs/kernel"] == "predictions/kernel"
 
 
 @pytest.mark.parametrize("variant", ["resnet101", "resnet152"])
@@ -95,7 +95,7 @@ def test_older_names_are_no_trouble_to_other_depths(variant: str) -> None:
     fit = fit_by_names(
         Candidate.of(recipe.member(variant, "keras"), older_checkpoint("keras-applications-1.0.8", variant))
     )
-    assert fit.own_head and fit.reference_names
+    assert fit.own_head and fit.in_zoo.names
 
 
 def test_zoos_have_only_their_variants() -> None:

@@ -73,8 +73,8 @@ def test_a_file_with_the_recipes_graph_gives_the_recipes_graph_whatever_its_laye
     assert not found.warnings and not found.ignored
     assert found.tensors["stem/conv", "kernel"] == "layer_0/kernel"
     assert found.own_head and found.source_classes == 1000
-    assert found.reference_names["layer_0/kernel"] == "Conv1/kernel"
-    assert (found.taps["stem/conv"], found.reference_taps["stem/conv"]) == ("layer_0", "Conv1")
+    assert found.in_zoo.names["layer_0/kernel"] == "Conv1/kernel"
+    assert (found.in_file.taps["stem/conv"], found.in_zoo.taps["stem/conv"]) == ("layer_0", "Conv1")
 
 
 def test_pads_equal_at_the_files_size_are_taken_in_silence_and_others_are_reported() -> None:
@@ -91,7 +91,7 @@ def test_pads_equal_at_the_files_size_are_taken_in_silence_and_others_are_report
     odd = fit(replace(even, size=(225, 201)))
     assert SITE in odd.warnings[0] and "((0,1),(0,1))" in odd.warnings[0]
     # The zoo's own implementation is another function.
-    assert not odd.reference_names and not odd.reference_taps
+    assert not odd.in_zoo.names and not odd.in_zoo.taps
 
 
 def test_strides_epsilons_biases_and_clipping_are_the_files() -> None:
@@ -131,7 +131,7 @@ def test_scaled_pixels_stay_in_the_graph() -> None:
     assert [node.path for node in found.graph.nodes[:2]] == ["input/rescaling", "stem/conv"]
     assert found.graph.by_path["stem/conv"].inputs == ("input/rescaling",)
     assert found.graph.by_path["input/rescaling"].inputs == (INPUT,)
-    assert found.scaling == (Affine((1 / 127.5,), (-1.0,)),)
+    assert found.in_file.scaling == (Affine((1 / 127.5,), (-1.0,)),)
 
 
 def test_statistics_that_became_constants_are_listed_as_such() -> None:
@@ -229,14 +229,14 @@ def test_a_head_of_ones_own_becomes_nodes() -> None:
     assert [node.path for node in found.graph.nodes[-3:]] == ["head/fc1", "head/fc1_relu", "head/logits"]
     assert found.activation == "sigmoid" and found.source_classes == 1 and not found.own_head
     assert tensor_shapes(found.graph)["head/logits"]["kernel"] == (1, 32)
-    assert not found.reference_names
+    assert not found.in_zoo.names
 
 
 def test_one_dense_layer_of_ones_own_is_the_recipes_head() -> None:
     found = fit(own_head(dense("flowers", 5)))
     assert found.graph.by_path["head/logits"].op == Dense(5)
     assert found.source_classes == 5 and not found.own_head
-    assert found.reference_names["flowers/kernel"] == "predictions/kernel"
+    assert found.in_zoo.names["flowers/kernel"] == "predictions/kernel"
 
 
 def test_another_pool_than_the_recipes_is_ported() -> None:
@@ -327,8 +327,12 @@ def test_a_norm_that_the_file_has_folded_is_the_layer_before_it(paths: list[str]
     )
     assert found.graph.by_path["block4/expand/conv"].inputs[0] in ("block3/project/conv", "block3/add")
     assert found.tensors["block3/project/conv", "bias"] == "block3/project/conv/bias" and found.own_head
-    assert not found.warnings and f"{len(paths)} folded" in found.notes[1] and set(found.folded) == set(paths)
-    assert not found.reference_names  # the zoo's own implementation has norms
+    assert (
+        not found.warnings
+        and f"{len(paths)} folded" in found.notes[1]
+        and set(found.in_file.folded) == set(paths)
+    )
+    assert not found.in_zoo.names  # the zoo's own implementation has norms
 
 
 def test_a_norm_whose_numbers_became_constants_is_a_scale() -> None:
@@ -397,7 +401,7 @@ def test_a_file_joins_in_one_step_and_multiplies_in_any_order(variant: str, zoo:
     file = replace(file, nodes=tuple(node for node in file.nodes if node.name in leading))
     assert [node.inputs for node in file.nodes] != [node.inputs for node in as_file(draft).nodes]
     found = fit(file, variant=variant, zoo=zoo)
-    assert found.graph == draft and found.own_head and not found.differences
+    assert found.graph == draft and found.own_head and not found.in_file.differences
 
 
 def test_a_file_of_many_equal_layers_is_another_network() -> None:

@@ -83,7 +83,7 @@ def test_one_class_has_no_softmax(classes: int, activation: str) -> None:
 def test_a_wrappers_prefix_is_found_and_named(prefix: str) -> None:
     found = fit("torchvision", prefixed(file("torchvision"), prefix))
     assert found.own_head and not found.ignored and found.notes == (f"names begin with '{prefix}'",)
-    assert found.reference_names[f"{prefix}classifier.1.weight"] == "classifier.1.weight"
+    assert found.in_zoo.names[f"{prefix}classifier.1.weight"] == "classifier.1.weight"
 
 
 def test_a_variable_scope_is_found_and_averages_within_it() -> None:
@@ -91,7 +91,7 @@ def test_a_variable_scope_is_found_and_averages_within_it() -> None:
     shadows = {f"{name}/ExponentialMovingAverage": array for name, array in tensors.items()}
     found = fit("slim", {**tensors, **shadows, "global_step": np.zeros((), np.int64)})
     assert found.tensors["stem/conv", "kernel"] == "tower_0/MobilenetV2/Conv/weights/ExponentialMovingAverage"
-    assert found.reference_names[found.tensors["stem/conv", "kernel"]] == "MobilenetV2/Conv/weights"
+    assert found.in_zoo.names[found.tensors["stem/conv", "kernel"]] == "MobilenetV2/Conv/weights"
     assert any("moving averages" in note for note in found.notes)
     assert found.ignored["tower_0/MobilenetV2/Conv/weights"] == "its moving average is used"
 
@@ -135,7 +135,7 @@ def test_a_replaced_head_is_told_by_its_shape() -> None:
     found = fit("torchvision", {**TRUNK, "fc.weight": linear(5, 1280), "fc.bias": np.zeros(5)})
     assert found.source_classes == found.classes == 5 and not found.own_head
     assert "'fc', 5 classes" in found.warnings[0]
-    assert found.reference_names["fc.weight"] == "classifier.1.weight"
+    assert found.in_zoo.names["fc.weight"] == "classifier.1.weight"
 
 
 def test_a_head_outside_the_prefix_is_found() -> None:
@@ -146,11 +146,13 @@ def test_a_head_outside_the_prefix_is_found() -> None:
 def test_no_head_gives_features_and_a_reference_that_hands_them_on() -> None:
     found = fit("torchvision", TRUNK)
     assert (found.output, found.classes, found.graph.output) == ("features", 0, "head/pool")
-    assert found.stand_in is not None
-    tensors, tap = found.stand_in.tensors, found.stand_in.tap
+    assert found.in_zoo.stand_in is not None
+    tensors, tap = found.in_zoo.stand_in.tensors, found.in_zoo.stand_in.tap
     assert tap == "classifier.1" and np.array_equal(tensors["classifier.1.weight"], np.eye(1280))
     keras = fit("keras", without(file("keras"), lambda name: name.startswith("predictions")))
-    assert keras.stand_in is not None and keras.stand_in.tensors["predictions/kernel"].shape == (1280, 1280)
+    assert keras.in_zoo.stand_in is not None and keras.in_zoo.stand_in.tensors[
+        "predictions/kernel"
+    ].shape == (1280, 1280)
 
 
 def test_two_heads_ask_for_a_choice() -> None:
