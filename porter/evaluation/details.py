@@ -17,7 +17,7 @@ from porter.base.errors import FileError
 from porter.data.photo_bytes import read_bytes
 from porter.data.photo_decoding import open_image
 from porter.data.photos import Photo, take_evenly
-from porter.evaluation.comparison import (
+from porter.evaluation.photo_distances import (
     PAIRED_PHOTOS,
     PAIRS_PER_PHOTO,
     PORT,

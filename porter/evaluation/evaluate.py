@@ -28,12 +28,12 @@ from porter.base.ways_to_run import FP32, Run
 from porter.data.classes import Classes
 from porter.data.layouts.opening import open_photos
 from porter.data.photos import PhotoSet
-from porter.evaluation.comparison import PORT
 from porter.evaluation.csv_tables import write_predictions
 from porter.evaluation.details import write_details
 from porter.evaluation.distributed import Process, join_run, this_process
 from porter.evaluation.figures import make_evaluation
 from porter.evaluation.measuring import Entrant, Measured, merged
+from porter.evaluation.photo_distances import PORT
 from porter.evaluation.photo_options import Options
 from porter.evaluation.protocol import protocol_of
 from porter.evaluation.results import Evaluation, OfPort

@@ -10,9 +10,9 @@ import numpy as np
 from porter.base.ways_to_run import FP32
 from porter.data.photos import Failure, PhotoSet
 from porter.data.protocol_words import input_in_words, protocol_in_words
-from porter.evaluation.comparison import PLAIN, PORT, SOURCE, agreement
 from porter.evaluation.intervals import wilson
 from porter.evaluation.measuring import Entrant, Measured
+from porter.evaluation.photo_distances import PLAIN, PORT, SOURCE, agreement
 from porter.evaluation.photo_options import Options
 from porter.evaluation.protocol import notes_on_proportion
 from porter.evaluation.published_verdict import (

@@ -11,9 +11,9 @@ from porter.base.dtypes import NamedArrays
 from porter.base.ways_to_run import FP32, Run
 from porter.data.photos import Photo
 from porter.data.preprocess import Preprocess
-from porter.evaluation import comparison, scoring
-from porter.evaluation.comparison import PLAIN, PORT, SOURCE, PhotoDistances
+from porter.evaluation import photo_distances, scoring
 from porter.evaluation.distributed import Process
+from porter.evaluation.photo_distances import PLAIN, PORT, SOURCE, PhotoDistances
 from porter.evaluation.photo_options import Options
 from porter.evaluation.scoring import Logits, Scored, Watching, score
 from porter.evaluation.source_run import source_classifier
@@ -231,7 +231,7 @@ def merged(parts: Sequence[Measured]) -> Measured:
     compared = [part.compared for part in parts if part.compared is not None]
     return Measured(
         scoring.merged([part.scored for part in parts]),
-        comparison.merged(compared) if compared else None,
+        photo_distances.merged(compared) if compared else None,
         parts[0].reference,
         parts[0].warnings,
         sum(part.earlier for part in parts),

@@ -19,9 +19,9 @@ from porter.base.errors import FileError
 from porter.base.package import __version__, version_of
 from porter.data.photos import Failure, Photo
 from porter.data.pipeline.store import identity_of_place
-from porter.evaluation.comparison import PhotoDistances
 from porter.evaluation.distributed import Process
 from porter.evaluation.measuring import Entrant, Measured
+from porter.evaluation.photo_distances import PhotoDistances
 from porter.evaluation.photo_options import Options
 from porter.evaluation.scoring import Scored, Scores, unscored
 from porter.files import cache_dir, write_whole

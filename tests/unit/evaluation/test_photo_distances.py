@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from porter.data.photos import Bytes, Photo
-from porter.evaluation.comparison import (
+from porter.evaluation.photo_distances import (
     PAIRED_PHOTOS,
     PAIRS_PER_PHOTO,
     PhotoDistances,
