@@ -70,7 +70,7 @@ def run_passes(
     for index, entrant in enumerate(entrants):
         # Ports with the same key get the same pixels.
         key = (
-            classes_of(entrant),
+            entrant.port.record.label_classes,
             entrant.protocol.geometry,
             entrant.protocol.crop,
             entrant.protocol.rounding,
@@ -95,9 +95,3 @@ def run_passes(
         if len(passes.measured) < len(entrants):
             unfinished.keep(file, group)
     return passes
-
-
-def classes_of(entrant: Entrant) -> Classes:
-    """Return the classes that a port tells apart, without the background."""
-    record = entrant.port.record
-    return Classes(record.label_count, record.label_map)

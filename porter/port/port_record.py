@@ -12,6 +12,7 @@ from pydantic import Field
 from porter.base.commands import EVALUATE, PHOTOS, PORT
 from porter.base.dtypes import Dtype
 from porter.base.left_out import LeftOut
+from porter.data.classes import Classes
 from porter.data.labels import LABEL_MAPS, MAX_BYTES, MAX_LABEL, Label, Labels, class_label
 from porter.data.preprocess import Preprocess
 from porter.frameworks import get_destination, is_converted
@@ -222,6 +223,11 @@ class Facts(Strict):
         """What the classes are; None if it is not known."""
         known = self.labels is not None and (self.labels in LABEL_MAPS or self.class_names)
         return Labels(str(self.labels), self.class_names) if known else None
+
+    @property
+    def label_classes(self) -> Classes:
+        """The classes that a photo can be of."""
+        return Classes(self.label_count, self.label_map)
 
     def label_of(self, row: int) -> Label | None:
         """Return what a row of the port's logits stands for; None if it is not known, or there is no such

@@ -51,13 +51,11 @@ class Decided:
     """The networks with their outcomes, in their order; `ranking` is by the loss that decides.
 
     Attributes:
-        differences_of_networks: what the two networks compute otherwise.
         failed: by position, the photos that could not be scored.
     """
 
     networks: tuple[ZooNetwork, ...]
     outcomes: tuple[Outcome, ...]
-    differences_of_networks: tuple[Difference, ...]
     failed: Mapping[int, Failure]
 
     @property
@@ -158,13 +156,7 @@ def networks_of_zoos(
     return tuple(sorted(networks, key=lambda network: network.name != network.zoo)), differences_found
 
 
-def decide(
-    opened: Opened,
-    networks: Sequence[ZooNetwork],
-    differences_of_networks: tuple[Difference, ...],
-    photos: PhotoSet,
-    how: Options,
-) -> Decided:
+def decide(opened: Opened, networks: Sequence[ZooNetwork], photos: PhotoSet, how: Options) -> Decided:
     """Run every network over the photos, those of one protocol together, and return the outcomes with which
     the weights' zoo is decided.
 
@@ -184,7 +176,7 @@ def decide(
         outcomes |= zip((network.name for network in fed_alike), bench.run(trials), strict=True)
         failed |= bench.failed
     in_order = tuple(outcomes[network.name] for network in networks)
-    return Decided(tuple(networks), in_order, differences_of_networks, failed)
+    return Decided(tuple(networks), in_order, failed)
 
 
 def _graph(opened: Opened, member: Member) -> Graph:

@@ -5,7 +5,8 @@ training.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
+from functools import partial
 from math import isfinite
 from pathlib import Path
 
@@ -15,7 +16,6 @@ from porter.base.calls import takes
 from porter.base.commands import ZOO, StudyOptions
 from porter.base.errors import FileError, PorterError, UsageError, refuse_first
 from porter.base.options import BETWEEN, FROM, ORIGIN, SITE, WEIGHTS, items, path_of
-from porter.data.classes import Classes
 from porter.data.layouts.opening import open_any_photos
 from porter.data.photos import Failure, PhotoSet
 from porter.data.preprocess import Preprocess
@@ -29,7 +29,7 @@ from porter.evaluation.padding_study.named_case import at_chance_level, disagree
 from porter.evaluation.padding_study.rounds import Outcome, run_rounds
 from porter.evaluation.padding_study.runs import Bench
 from porter.evaluation.padding_study.studied_sites import parse_sites
-from porter.evaluation.padding_study.study_results import Case, Study, StudyAnswer
+from porter.evaluation.padding_study.study_results import Case, Study
 from porter.evaluation.photo_options import Options
 from porter.evaluation.protocol import expect_square
 from porter.evaluation.results import Crops
@@ -88,56 +88,54 @@ def study(asked: StudyOptions) -> Study:
     opened = replace(opened, facts=how.stated.override(opened.facts, opened.file.file))
     protocol = _protocol(opened, how.crops)
     into = None if asked.port is None else _expect_port_of(read_port(Path(asked.port)), opened, zoos)
-    classes = Classes(opened.facts.label_count, opened.facts.label_map)
     photos = open_any_photos(
-        Path(asked.data), classes=classes, labels=how.labels, limit=how.limit, split=how.split
+        Path(asked.data),
+        classes=opened.facts.label_classes,
+        labels=how.labels,
+        limit=how.limit,
+        split=how.split,
     )
+    about = _about(opened, photos, how, protocol)
     if zoos:
-        findings = _study_zoos(opened, of_zoos, photos, how)
+        found = _study_zoos(about, opened, of_zoos, photos, how)
     else:
-        findings = _study_pads(opened, sites, Bench.of(opened, protocol, photos, how))
-    result = replace(_make_study(opened, photos, how, findings, protocol), between=zoos)
+        found = _study_pads(about, opened, sites, Bench.of(opened, protocol, photos, how))
+    result = replace(found, between=zoos, warnings=_warnings(opened, found))
     return result if into is None or not result.complete else _record_study(into, result)
 
 
-def _make_study(
-    opened: Opened, photos: PhotoSet, how: Options, findings: _Findings, protocol: Preprocess
-) -> Study:
-    """Return the study's record: what was studied (the source and the photos), how, and what it found.
+def _about(opened: Opened, photos: PhotoSet, how: Options, protocol: Preprocess) -> partial[Study]:
+    """Return a study that lacks what was found: what was studied (the source and the photos), and how.
 
     Args:
         how: what the user asked for.
         protocol: how the photos were prepared.
     """
     assert opened.member is not None
-    assumed = opened.facts.assumed + protocol_doubt(opened.facts, opened.member.zoo.name)
-    return Study(
+    return partial(
+        Study,
         variant=opened.member.variant,
         zoo=opened.member.zoo.name,
         weights=opened.file.file,
         photos=(str(photos.path), photos.layout),
-        protocol=findings.protocol,
         preprocess=asdict(protocol),
         limit=photos.limit,
         split=how.split,
         labels=None if photos.labels is None else str(photos.labels),
         class_names=None if how.class_names is None else str(how.class_names),
         images=len(photos.photos) + len(photos.failed),
-        failed=(*photos.failed, *(findings.failed[position] for position in sorted(findings.failed))),
-        sites=findings.sites,
-        cases=findings.cases,
-        skipped=findings.skipped,
         judged_by="log_loss" if photos.unlabelled is None else "entropy",
-        trained=findings.trained,
-        by_entropy=findings.by_entropy,
         unlabelled=photos.unlabelled,
-        complete=findings.complete,
-        chance=findings.chance,
-        warnings=(
-            *opened.warnings,
-            *(f"assumed: {line}" for line in assumed),
-            *disagreement(findings.trained, findings.by_entropy),
-        ),
+    )
+
+
+def _warnings(opened: Opened, found: Study) -> tuple[str, ...]:
+    """Return what a reader has to know of a study."""
+    assumed = opened.facts.assumed + protocol_doubt(opened.facts, found.zoo)
+    return (
+        *opened.warnings,
+        *(f"assumed: {line}" for line in assumed),
+        *disagreement(found.trained, found.by_entropy),
     )
 
 
@@ -170,21 +168,6 @@ def _expect_use(source: str | None, zoos: Sequence[str], sites: Sequence[str], o
     )
 
 
-@dataclass(frozen=True)
-class _Findings:
-    """What a study found, in the words of `Study`."""
-
-    cases: tuple[Case, ...]
-    trained: StudyAnswer
-    by_entropy: StudyAnswer | None
-    sites: Mapping[str, tuple[str, ...]]
-    protocol: str
-    failed: Mapping[int, Failure]
-    skipped: Mapping[str, str] = field(default_factory=dict)
-    complete: bool = True
-    chance: str | None = None
-
-
 def _open_weights(members: Sequence[Member], weights: Path | None, wishes: Wishes) -> Opened:
     """Open the weights under the names of the first of several zoos that they have.
 
@@ -204,7 +187,7 @@ def _open_weights(members: Sequence[Member], weights: Path | None, wishes: Wishe
     raise problems[0]
 
 
-def _study_pads(opened: Opened, sites: Sequence[str], bench: Bench) -> _Findings:
+def _study_pads(about: partial[Study], opened: Opened, sites: Sequence[str], bench: Bench) -> Study:
     """Find which pads of one zoo's network the weights were trained with, in rounds of cases, and return the
     cases and the answer.
 
@@ -224,7 +207,7 @@ def _study_pads(opened: Opened, sites: Sequence[str], bench: Bench) -> _Findings
     by_entropy = None
     if labelled and chance is None:
         by_entropy = name_case(rounds, judge([outcome.entropy for outcome in rounds.outcomes]), "entropy")
-    return _Findings(
+    return about(
         cases=tuple(
             _case(trial.name, setting.in_words(trial), setting.differences(trial), outcome, p)
             for trial, outcome, p in zip(rounds.trials, rounds.outcomes, ranking.p, strict=True)
@@ -233,7 +216,7 @@ def _study_pads(opened: Opened, sites: Sequence[str], bench: Bench) -> _Findings
         by_entropy=by_entropy,
         sites=_tried_conventions(setting, rounds.trials),
         protocol=protocol_in_words(bench.protocol, bench.options.crops),
-        failed=bench.failed,
+        failed=_failures(bench.photos, bench.failed),
         skipped=rounds.skipped,
         complete=rounds.complete,
         chance=chance,
@@ -251,17 +234,19 @@ def _at_chance(opened: Opened, photos: PhotoSet, outcomes: Sequence[Outcome]) ->
     return at_chance(outcomes, facts.label_count, labels_of_photo, logits_of(facts).activation)
 
 
-def _study_zoos(opened: Opened, members: Sequence[Member], photos: PhotoSet, how: Options) -> _Findings:
+def _study_zoos(
+    about: partial[Study], opened: Opened, members: Sequence[Member], photos: PhotoSet, how: Options
+) -> Study:
     """Find as which of several zoos' networks the weights were trained; return the cases and the answer."""
     networks, differences = networks_of_zoos(opened, members, how.crops)
-    decided = decide(opened, networks, differences, photos, how)
+    decided = decide(opened, networks, photos, how)
     labelled = photos.unlabelled is None
     chance = _at_chance(opened, photos, decided.outcomes)
     ranking = decided.ranking if chance is None else undecided(len(decided.outcomes))
     trained = decided.trained(ranking, "log-loss" if labelled else "entropy")
     in_words = [protocol_in_words(network.protocol, how.crops) for network in decided.networks]
     protocols = [*dict.fromkeys(in_words)]
-    return _Findings(
+    return about(
         cases=tuple(
             _case(network.name, network.differs, {}, outcome, p)
             for network, outcome, p in zip(decided.networks, decided.outcomes, ranking.p, strict=True)
@@ -270,14 +255,19 @@ def _study_zoos(opened: Opened, members: Sequence[Member], photos: PhotoSet, how
         by_entropy=decided.trained(decided.by_entropy, "entropy") if labelled and chance is None else None,
         sites={
             path: (str(difference.one), str(difference.other))
-            for difference in decided.differences_of_networks
+            for difference in differences
             if difference.what == "pads"
             for path in difference.paths
         },
         protocol=protocols[0] if len(protocols) == 1 else "each zoo's own",
-        failed=decided.failed,
+        failed=_failures(photos, decided.failed),
         chance=chance,
     )
+
+
+def _failures(photos: PhotoSet, failed: Mapping[int, Failure]) -> tuple[Failure, ...]:
+    """Return the photos that could not be read, then, by position, those that could not be scored."""
+    return (*photos.failed, *(failed[position] for position in sorted(failed)))
 
 
 def _record_study(port: StoredPort, result: Study) -> Study:
