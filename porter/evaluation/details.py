@@ -20,8 +20,8 @@ from porter.data.photos import Photo, take_evenly
 from porter.evaluation.photo_distances import (
     PAIRED_PHOTOS,
     PAIRS_PER_PHOTO,
-    PORT,
-    SOURCE,
+    PORT_ROLE,
+    SOURCE_ROLE,
     PhotoDistances,
     differing_positions,
 )
@@ -95,8 +95,8 @@ def _choose_positions(scored: Scored) -> list[int]:
 
     Each kind except the last takes at most half of the remaining places.
     """
-    ranks = scored.models[PORT].ranks
-    differing = differing_positions(scored) if SOURCE in scored.models else []
+    ranks = scored.models[PORT_ROLE].ranks
+    differing = differing_positions(scored) if SOURCE_ROLE in scored.models else []
     differing_set = set(differing)
     # -1 is the rank of a photo that failed.
     wrong = [position for position in np.flatnonzero(ranks > 0).tolist() if position not in differing_set]
@@ -111,14 +111,14 @@ def _sample(port: StoredPort, photo: Photo, position: int, scored: Scored) -> Sa
     """Return a photo for a report: its thumbnail, its labels, and the likeliest classes by the port and, if
     it ran, by the source.
     """
-    scores_of_source = scored.models.get(SOURCE)
+    scores_of_source = scored.models.get(SOURCE_ROLE)
     source = None if scores_of_source is None else _likeliest_classes(port, scores_of_source, position)
     return SamplePhoto(
         photo.name,
         photo.labels,
         _thumbnail(photo),
         source,
-        _likeliest_classes(port, scored.models[PORT], position),
+        _likeliest_classes(port, scored.models[PORT_ROLE], position),
     )
 
 

@@ -18,7 +18,7 @@ from porter.base.options import (
     FAST,
     PRECISION,
     PREDICTIONS,
-    SOURCE as SOURCE_SWITCH,
+    SOURCE,
     TOLERANCE,
     WEIGHTS,
     AnyPath,
@@ -32,13 +32,13 @@ from porter.evaluation.csv_tables import write_predictions
 from porter.evaluation.details import write_details
 from porter.evaluation.distributed import Process, join_run, this_process
 from porter.evaluation.figures import make_evaluation
-from porter.evaluation.measuring import Entrant, Measured, merged
-from porter.evaluation.photo_distances import PORT
+from porter.evaluation.measuring import Entrant, Measured, merge_measured
+from porter.evaluation.photo_distances import PORT_ROLE
 from porter.evaluation.photo_options import Options
 from porter.evaluation.protocol import protocol_of
 from porter.evaluation.results import Evaluation, OfPort
 from porter.evaluation.scoring import Scored
-from porter.evaluation.shared_passes import classes_of, is_complete, run_passes
+from porter.evaluation.shared_passes import is_complete, run_passes
 from porter.files import expect_folder
 from porter.graph import tensor_shapes
 from porter.port import Record, StoredPort, read_port, update_record
@@ -135,7 +135,8 @@ def _measure(
             for folder in folders
         ]
         sets = {
-            classes: _open_set(data, classes, options) for classes in dict.fromkeys(map(classes_of, entrants))
+            classes: _open_set(data, classes, options)
+            for classes in dict.fromkeys(entrant.port.record.label_classes for entrant in entrants)
         }
         # Without a limit, so that all photos of the pass have their other labels.
         real = replace(options, labels=path_of(asked.real_labels), limit=None)
@@ -149,10 +150,10 @@ def _measure(
         by_process = [part[index] for part in parts if index in part]
         if len(by_process) < len(parts):
             continue  # Ctrl-C came before this port's pass
-        measured = merged(by_process)
+        measured = merge_measured(by_process)
         if not measured.scored.complete and not measured.scored.reached.any():
             continue
-        classes = classes_of(entrant)
+        classes = entrant.port.record.label_classes
         data_set = sets[classes]
         member = _member(entrant.port.record, recipes)
         result = make_evaluation(entrant, data_set, options, measured, member, relabelled.get(classes))
@@ -163,7 +164,7 @@ def _measure(
         elif process.leads:
             result = _record_figures(entrant.port, data_set, measured, result)
             if asked.predictions is not None:
-                scores = measured.scored.models[PORT]
+                scores = measured.scored.models[PORT_ROLE]
                 write_predictions(
                     Path(asked.predictions), entrant.port.record, data_set.photos, scores, result.failed
                 )
@@ -260,8 +261,8 @@ def _expect_options_agree(
         (
             asked.weights is not None and not asked.source,
             WEIGHTS,
-            f"these weights are the source's, and {SOURCE_SWITCH} is not given",
-            f"add {SOURCE_SWITCH()}",
+            f"these weights are the source's, and {SOURCE} is not given",
+            f"add {SOURCE()}",
         ),
         (
             top1 is None and tolerance is not None,

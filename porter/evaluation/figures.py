@@ -12,7 +12,7 @@ from porter.data.photos import Failure, PhotoSet
 from porter.data.protocol_words import input_in_words, protocol_in_words
 from porter.evaluation.intervals import wilson
 from porter.evaluation.measuring import Entrant, Measured
-from porter.evaluation.photo_distances import PLAIN, PORT, SOURCE, agreement
+from porter.evaluation.photo_distances import PLAIN_ROLE, PORT_ROLE, SOURCE_ROLE, agreement
 from porter.evaluation.photo_options import Options
 from porter.evaluation.protocol import notes_on_proportion
 from porter.evaluation.published_verdict import (
@@ -45,7 +45,7 @@ def make_evaluation(
         relabelled: the same photos with ReaL's labels, whose figures stand beside the others.
     """
     record, protocol, scored = entrant.port.record, entrant.protocol, measured.scored
-    accuracy = _accuracy(scored, PORT, len(photos.failed))
+    accuracy = _accuracy(scored, PORT_ROLE, len(photos.failed))
     published = published_figure(record, member)
     against: list[str] = []
     if published:
@@ -55,7 +55,7 @@ def make_evaluation(
     judgement = judge(accuracy, published, against, notes_on_weights(record, member))
     beside = None
     if measured.compared is not None:
-        of_source = _accuracy(scored, SOURCE, len(photos.failed))
+        of_source = _accuracy(scored, SOURCE_ROLE, len(photos.failed))
         beside = agreement(measured.reference, of_source, photos.photos, scored, measured.compared)
     real = None
     if relabelled is not None:
@@ -90,7 +90,9 @@ def make_evaluation(
         run=run.words,
         tried=tried,
         # of the port in fp32 beside a faster run
-        fp32=_accuracy(scored, PORT if run == FP32 else PLAIN, len(photos.failed)) if tried else None,
+        fp32=_accuracy(scored, PORT_ROLE if run == FP32 else PLAIN_ROLE, len(photos.failed))
+        if tried
+        else None,
         real=real,
         real_labels=None if relabelled is None else str(relabelled.labels),
         waited=None if measured.way.network is None else scored.waited / scored.seconds,
@@ -112,7 +114,7 @@ def _warnings(entrant: Entrant, photos: PhotoSet, measured: Measured) -> tuple[s
         warnings.append(
             f"went on at photo {measured.earlier:,} of {len(photos.photos):,}, where an earlier run had ended"
         )
-    if measured.compared is not None and (lost := measured.scored.models[SOURCE].failed):
+    if measured.compared is not None and (lost := measured.scored.models[SOURCE_ROLE].failed):
         warnings.append(f"the source failed on {len(lost):,} photos, such as {lost[min(lost)]}")
     return tuple(warnings)
 
@@ -147,7 +149,7 @@ def _accuracy_with_labels(
     labels_by_place = {photo.place: photo.labels for photo in relabelled.photos}
     # the classes that the port saw in each photo, likeliest first, and the right ones
     answers = [
-        (scored.models[PORT].top[position], labels_by_place[photo.place])
+        (scored.models[PORT_ROLE].top[position], labels_by_place[photo.place])
         for position, photo in enumerate(photos.photos)
         if photo.place in labels_by_place
     ]
@@ -165,5 +167,5 @@ def _failures(photos: PhotoSet, scored: Scored) -> tuple[Failure, ...]:
     """Return the photos that failed: those that the data set names, then those that could not be scored, in
     their order.
     """
-    while_scored = {**scored.failed, **scored.models[PORT].failed}
+    while_scored = {**scored.failed, **scored.models[PORT_ROLE].failed}
     return (*photos.failed, *(while_scored[position] for position in sorted(while_scored)))

@@ -11,11 +11,16 @@ from porter.base.dtypes import NamedArrays
 from porter.base.ways_to_run import FP32, Run
 from porter.data.photos import Photo
 from porter.data.preprocess import Preprocess
-from porter.evaluation import photo_distances, scoring
 from porter.evaluation.distributed import Process
-from porter.evaluation.photo_distances import PLAIN, PORT, SOURCE, PhotoDistances
+from porter.evaluation.photo_distances import (
+    PLAIN_ROLE,
+    PORT_ROLE,
+    SOURCE_ROLE,
+    PhotoDistances,
+    merge_distances,
+)
 from porter.evaluation.photo_options import Options
-from porter.evaluation.scoring import Logits, Scored, Watching, score
+from porter.evaluation.scoring import Logits, Scored, Watching, merge_scored, score
 from porter.evaluation.source_run import source_classifier
 from porter.evaluation.speed import AS_ASKED, LONG, Tried, Way, images_a_second, try_runs
 from porter.frameworks import Classifier
@@ -98,7 +103,7 @@ def measure(
     if scored.complete and scored.seconds >= LONG:
         for of_entrant in ready:
             pixels = options.made_pixels(of_entrant.entrant.protocol)
-            of_entrant.network = images_a_second(of_entrant.models[PORT], pixels)
+            of_entrant.network = images_a_second(of_entrant.models[PORT_ROLE], pixels)
     return passing.results(scored)
 
 
@@ -129,7 +134,7 @@ class _ReadyEntrant:
         Args:
             number: its place among the entrants, which is in the names of its models.
         """
-        roles = [role for role in (PORT, SOURCE, PLAIN) if role in self.models]
+        roles = [role for role in (PORT_ROLE, SOURCE_ROLE, PLAIN_ROLE) if role in self.models]
         by_role = {role: scored.models[_name_in_pass(role, number)] for role in roles}
         way = Way(self.run, self.tried, self.network)
         return Measured(replace(scored, models=by_role), self.pair, self.reference, self.warnings, way=way)
@@ -162,7 +167,7 @@ class _Pass:
         """Show the logits of a batch to the entrants whose source runs beside them."""
         for number, of_entrant in enumerate(self.ready):
             if of_entrant.pair is not None:
-                by_role = {role: by_name[_name_in_pass(role, number)] for role in (PORT, SOURCE)}
+                by_role = {role: by_name[_name_in_pass(role, number)] for role in (PORT_ROLE, SOURCE_ROLE)}
                 of_entrant.pair.watch(positions, by_role)
 
     def results(self, scored: Scored) -> list[Measured]:
@@ -189,14 +194,14 @@ def _make_ready(entrant: Entrant, options: Options, device: str, photo_count: in
             partial(classifier_of, entrant, device), options.made_pixels(entrant.protocol), device
         )
     run = tried[0].run if tried else options.run
-    ready = _ReadyEntrant(entrant, run, tried, {PORT: classifier_of(entrant, device, run)})
+    ready = _ReadyEntrant(entrant, run, tried, {PORT_ROLE: classifier_of(entrant, device, run)})
     if options.fast and run != FP32:
-        ready.models[PLAIN] = classifier_of(entrant, device, FP32)
+        ready.models[PLAIN_ROLE] = classifier_of(entrant, device, FP32)
     # A first run, so that compiling, and what a GPU does at its first batch, take none of the photos' time.
     if device != "cpu" or run.compiled:
-        ready.models[PORT](options.made_pixels(entrant.protocol))()
+        ready.models[PORT_ROLE](options.made_pixels(entrant.protocol))()
     if entrant.opened is not None:
-        ready.reference, ready.models[SOURCE], ready.warnings = source_classifier(
+        ready.reference, ready.models[SOURCE_ROLE], ready.warnings = source_classifier(
             entrant.port, entrant.opened, entrant.protocol, device
         )
         ready.pair = PhotoDistances(photo_count)
@@ -214,7 +219,7 @@ def classifier_of(entrant: Entrant, device: str, run: Run) -> Classifier:
 
 def _continue_pass(earlier: Measured, later: Measured) -> Measured:
     """Join a pass with the earlier, unfinished one that it continues."""
-    joined = merged([later, earlier])
+    joined = merge_measured([later, earlier])
     seconds = earlier.scored.seconds + later.scored.seconds
     waited = earlier.scored.waited + later.scored.waited
     scored = replace(joined.scored, complete=later.scored.complete, seconds=seconds, waited=waited)
@@ -226,12 +231,12 @@ def _name_in_pass(role: str, number: int) -> str:
     return f"{role} {number}"
 
 
-def merged(parts: Sequence[Measured]) -> Measured:
+def merge_measured(parts: Sequence[Measured]) -> Measured:
     """Return what several processes measured together, each of its part of the photos."""
     compared = [part.compared for part in parts if part.compared is not None]
     return Measured(
-        scoring.merged([part.scored for part in parts]),
-        photo_distances.merged(compared) if compared else None,
+        merge_scored([part.scored for part in parts]),
+        merge_distances(compared) if compared else None,
         parts[0].reference,
         parts[0].warnings,
         sum(part.earlier for part in parts),

@@ -14,7 +14,7 @@ from porter.evaluation.results import Accuracy, Agreement, Differing
 from porter.evaluation.scoring import Scored
 from porter.verification.numbers import distance
 
-PORT, SOURCE, PLAIN = "port", "source", "fp32"
+PORT_ROLE, SOURCE_ROLE, PLAIN_ROLE = "port", "source", "fp32"
 """The roles of the models in a pass: the port, its source beside it, and the port in fp32 beside a faster
 run.
 """
@@ -50,7 +50,7 @@ class PhotoDistances:
         their distances and, for some photos, pairs of logits. Photos with logits that are not finite are
         passed over.
         """
-        for position, source, port in zip(positions, logits[SOURCE], logits[PORT], strict=True):
+        for position, source, port in zip(positions, logits[SOURCE_ROLE], logits[PORT_ROLE], strict=True):
             if not (np.isfinite(source).all() and np.isfinite(port).all()):
                 continue
             between = distance(source, port)
@@ -61,7 +61,7 @@ class PhotoDistances:
                 self.pairs[position] = pairs.astype(np.float64)
 
 
-def merged(parts: Sequence[PhotoDistances]) -> PhotoDistances:
+def merge_distances(parts: Sequence[PhotoDistances]) -> PhotoDistances:
     """Return the distances that several processes measured, each of its part of the same photos."""
     joined = PhotoDistances(parts[0].photos)
     for part in parts:
@@ -76,7 +76,7 @@ def differing_positions(scored: Scored) -> list[int]:
     """Return the positions of the photos in which source and port see different classes, where both see
     one.
     """
-    source, port = scored.models[SOURCE].top[:, 0], scored.models[PORT].top[:, 0]
+    source, port = scored.models[SOURCE_ROLE].top[:, 0], scored.models[PORT_ROLE].top[:, 0]
     return [int(position) for position in np.flatnonzero((source >= 0) & (port >= 0) & (source != port))]
 
 
@@ -89,7 +89,7 @@ def agreement(
     Args:
         accuracy: the source's.
     """
-    source, port = scored.models[SOURCE].top[:, 0], scored.models[PORT].top[:, 0]
+    source, port = scored.models[SOURCE_ROLE].top[:, 0], scored.models[PORT_ROLE].top[:, 0]
     compared = int(((source >= 0) & (port >= 0)).sum())
     positions = differing_positions(scored)
     differing = tuple(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import product
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,8 @@ Watch = Callable[[Sequence[int], NamedArrays], None]
 classes.
 """
 
+ARRAYS = ("ranks", "centre", "losses", "top", "shares")
+"""The fields of `Scores` that have a row for each photo."""
 _NOT_FINITE = "its logits are not finite"
 
 
@@ -140,7 +143,7 @@ def score(
     return tally.result(complete)
 
 
-def merged(parts: Sequence[Scored]) -> Scored:
+def merge_scored(parts: Sequence[Scored]) -> Scored:
     """Return the scores of a pass that several processes shared: each scored its part of the same photos, and
     its scores of the others are empty.
     """
@@ -161,16 +164,9 @@ def _merge_scores(parts: Sequence[Scores]) -> Scores:
     and classes there, nan for its loss and 0 for its probabilities, so the largest is that of the process
     that scored it.
     """
-    fields = ((part.ranks, part.centre, part.losses, part.top, part.shares) for part in parts)
-    ranks, centre, losses, top, shares = (np.fmax.reduce(arrays) for arrays in zip(*fields, strict=True))
-    return Scores(
-        ranks,
-        centre,
-        losses,
-        top,
-        shares,
-        {position: why for part in parts for position, why in part.failed.items()},
-    )
+    largest = {name: np.fmax.reduce([getattr(part, name) for part in parts]) for name in ARRAYS}
+    failed = {position: why for part in parts for position, why in part.failed.items()}
+    return Scores(**largest, failed=failed)
 
 
 def _pass(
@@ -281,10 +277,9 @@ class _Tally:
         """Return the scores so far. Photos that not all models have seen lose theirs: Ctrl-C may have come
         between two models.
         """
-        for scores in self._scores.values():
-            for values in (scores.ranks, scores.centre, scores.top):
-                values[~self._reached] = -1
-            scores.losses[~self._reached] = np.nan
+        missing, empty = ~self._reached, unscored(len(self._photos))
+        for scores, name in product(self._scores.values(), ARRAYS):
+            getattr(scores, name)[missing] = getattr(empty, name)[missing]
         return Scored(
             self._scores, self._reached, self._failed, complete, perf_counter() - self._start, self._waited
         )

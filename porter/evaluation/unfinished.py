@@ -23,13 +23,12 @@ from porter.evaluation.distributed import Process
 from porter.evaluation.measuring import Entrant, Measured
 from porter.evaluation.photo_distances import PhotoDistances
 from porter.evaluation.photo_options import Options
-from porter.evaluation.scoring import Scored, Scores, unscored
+from porter.evaluation.scoring import ARRAYS, Scored, Scores, unscored
 from porter.files import cache_dir, write_whole
 
 _FORMAT = 1
 _MOST = 8
 """The most runs that are kept; of 50,000 photos, each takes 10 MB for every model."""
-_BY_PHOTO = ("ranks", "centre", "losses", "top", "shares")
 
 
 def file_of_pass(
@@ -113,7 +112,7 @@ def _to_json(measured: Measured) -> dict[str, Any]:
         "seconds": [scored.seconds, scored.waited],
         "failed": _failures_to_json(scored.failed),
         "models": {
-            name: {field: getattr(scores, field)[positions].tolist() for field in _BY_PHOTO}
+            name: {field: getattr(scores, field)[positions].tolist() for field in ARRAYS}
             | {"failed": _failures_to_json(scores.failed)}
             for name, scores in scored.models.items()
         },
@@ -141,7 +140,7 @@ def _from_json(stored: dict[str, Any], photos: int) -> Measured:
 def _scores_from_json(fields: dict[str, Any], positions: list[int], photos: int) -> Scores:
     """Return a model's scores of so many photos; those that are not at `positions` are unscored."""
     scores = unscored(photos)
-    for name in _BY_PHOTO:
+    for name in ARRAYS:
         getattr(scores, name)[positions] = fields[name]
     scores.failed.update(_failures_from_json(fields["failed"]))
     return scores

@@ -10,7 +10,7 @@ from porter.evaluation.photo_distances import (
     PhotoDistances,
     agreement,
     differing_positions,
-    merged,
+    merge_distances,
 )
 from porter.evaluation.results import Accuracy, Differing
 from porter.evaluation.scoring import Scored, Scores
@@ -60,7 +60,7 @@ def test_shares_add_up_to_the_whole() -> None:
     source, port = logits()
     whole, found = (
         seen(source, port, range(PHOTOS)),
-        merged([seen(source, port, range(20)), seen(source, port, range(20, PHOTOS))]),
+        merge_distances([seen(source, port, range(20)), seen(source, port, range(20, PHOTOS))]),
     )
     assert np.array_equal(found.max_abs, whole.max_abs) and np.array_equal(found.rel_l2, whole.rel_l2)
     assert sorted(found.pairs) == sorted(whole.pairs)

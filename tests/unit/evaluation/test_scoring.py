@@ -16,7 +16,7 @@ from PIL import Image
 from porter.data.photos import Bytes, Failure, Photo
 from porter.data.pipeline.batching import Feed
 from porter.data.preprocess import Preprocess
-from porter.evaluation.scoring import Logits, Scored, Watching, merged, score
+from porter.evaluation.scoring import Logits, Scored, Watching, merge_scored, score
 from porter.frameworks import Classifier
 
 PROTOCOL = Preprocess("shorter_side", 8, "pil_bilinear", crop=6)
@@ -207,7 +207,7 @@ def test_shares_add_up_to_the_whole(photos: list[Photo], tmp_path: Path) -> None
     many[20] = Photo("20", (1,), Bytes(tmp_path / "missing.png"))
     whole, parts = scored(many), [scored(many, feed=Feed(batch_size=4, share=(rank, 2))) for rank in range(2)]
     assert all(0 < part.reached.sum() < len(many) for part in parts)
-    found = merged(parts)
+    found = merge_scored(parts)
     for name in ("ranks", "centre", "losses", "top", "shares"):
         assert np.array_equal(
             getattr(found.models["port"], name), getattr(whole.models["port"], name), equal_nan=True
