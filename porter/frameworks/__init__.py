@@ -25,44 +25,22 @@ from porter.frameworks.protocols import (
 if TYPE_CHECKING:  # recipes name frameworks, and are loaded by commands that need no numpy
     from porter.base.ways_to_run import Precision, Run
     from porter.filegraph.checkpoint import Checkpoint
-
-
-def expect_run(run: Run, framework: str, precisions: Sequence[Precision] = ("fp32",)) -> None:
-    """Expect a run that a framework other than torch has: one of its precisions, and nothing that only torch
-    offers.
-
-    Raises:
-        UsageError: it is another one.
-    """
-    if run.precision not in precisions:
-        message = f"porter runs {framework} models in {' or '.join(precisions)}, not in {run.precision}"
-        raise UsageError(message, where=PRECISION, next="port to torch")
-    if not run.is_plain:
-        where = str(COMPILE) if run.compiled else CHANNELS_LAST(False)
-        raise UsageError(
-            f"only torch models have this option, not {framework} models",
-            where=where,
-            next="port to torch, or leave it out",
-        )
-
-
-if TYPE_CHECKING:
     from porter.frameworks.caffe.destination import DESTINATION as caffe
-    from porter.frameworks.flax import destination as flax
-    from porter.frameworks.mlx import destination as mlx
+    from porter.frameworks.flax.destination import DESTINATION as flax
+    from porter.frameworks.mlx.destination import DESTINATION as mlx
     from porter.frameworks.mxnet.destination import DESTINATION as mxnet
     from porter.frameworks.numpy import engine as numpy
-    from porter.frameworks.onnx import destination as onnx
-    from porter.frameworks.tf import destination as tf
-    from porter.frameworks.tflite import destination as tflite
-    from porter.frameworks.torch import destination as torch
+    from porter.frameworks.onnx.destination import DESTINATION as onnx
+    from porter.frameworks.tf.destination import DESTINATION as tf
+    from porter.frameworks.tflite.destination import DESTINATION as tflite
+    from porter.frameworks.torch.destination import DESTINATION as torch
 
     # mypy compares each with the protocol here; nothing reads these names.
     _destinations: tuple[Destination, ...] = (caffe, flax, mlx, mxnet, onnx, tf, tflite, torch)
     _engine: Engine = numpy  # a destination's is compared where it names it
 
 DESTINATION_NAMES = ("tf", "torch", "onnx", "flax", "mlx", "tflite", "caffe", "mxnet")
-"""Folders here with a destination.py, as `--to` names them."""
+"""Folders here whose destination.py has a DESTINATION, as `--to` names them."""
 TRAINED = ("tf", "torch", "flax", "mlx")
 """The frameworks whose models are trained on: their dialects are PortDialects (porter.frameworks.dialects),
 and their ports may have dropouts.
@@ -94,7 +72,26 @@ def get_destination(name: str) -> Destination:
             next=f"frameworks are {', '.join(known)}; other packages may add some",
         )
     module = import_module(f"porter.frameworks.{folder}.destination")
-    return cast(Destination, getattr(module, "DESTINATION", module))
+    return cast(Destination, module.DESTINATION)
+
+
+def expect_run(run: Run, framework: str, precisions: Sequence[Precision] = ("fp32",)) -> None:
+    """Expect a run that a framework other than torch has: one of its precisions, and nothing that only torch
+    offers.
+
+    Raises:
+        UsageError: it is another one.
+    """
+    if run.precision not in precisions:
+        message = f"porter runs {framework} models in {' or '.join(precisions)}, not in {run.precision}"
+        raise UsageError(message, where=PRECISION, next="port to torch")
+    if not run.is_plain:
+        where = str(COMPILE) if run.compiled else CHANNELS_LAST(False)
+        raise UsageError(
+            f"only torch models have this option, not {framework} models",
+            where=where,
+            next="port to torch, or leave it out",
+        )
 
 
 def computes_in_float32(destination: Destination) -> bool:

@@ -132,8 +132,8 @@ class PortEngine(Engine, Protocol):
 
 
 class Destination(Protocol):
-    """What writes ports: the module-level names of `destination.py` in a framework's folder. It may also have
-    those of `computes_in_float32` and `is_converted`.
+    """What writes ports: the DESTINATION of `destination.py` in a framework's folder. It may also have the
+    attributes of `computes_in_float32` and `is_converted`.
     """
 
     NAME: str

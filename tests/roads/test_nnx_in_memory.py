@@ -17,7 +17,7 @@ from flax import linen, nnx
 import porter
 from porter.base.errors import PorterError, UsageError
 from porter.filegraph.file_graph import Foreign
-from porter.frameworks.flax import destination as flax
+from porter.frameworks.flax.destination import DESTINATION as flax
 from porter.frameworks.flax.tracing import primitives
 from porter.frameworks.flax.tracing.writer import elementwise
 from porter.graph import Graph

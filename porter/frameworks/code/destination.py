@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,15 +14,12 @@ if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.graph.plan import Plan
 
 
-@dataclass(frozen=True)
-class CodeDestination:
-    """Three functions of a destination. `layers` and `about` are unused: every destination takes them.
+class CodeDestination(ABC):
+    """Three functions of a destination. `layers` and `about` are unused: every destination takes them."""
 
-    Attributes:
-        ports: imports the framework's CodePorts.
-    """
-
-    ports: Callable[[], CodePorts]
+    @abstractmethod
+    def ports(self) -> CodePorts:
+        """Import and return the framework's CodePorts."""
 
     def code_files(self, plan: Plan, layers: LayerNames) -> dict[str, bytes]:
         """Return `model.py` by its name, as porter writes it today."""

@@ -4,28 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from porter.frameworks import defaults
 from porter.frameworks.code.destination import CodeDestination
-from porter.frameworks.defaults import fillings as fillings, refusals as refusals
 from porter.frameworks.flax import engine
-from porter.frameworks.flax.layout import CAPABILITIES as CAPABILITIES, WEIGHTS_FILE
+from porter.frameworks.flax.layout import CAPABILITIES, WEIGHTS_FILE
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.frameworks import PortEngine
     from porter.frameworks.code.code_ports import CodePorts
 
-NAME = "flax"
-INPUT_LAYOUT: Literal["NCHW", "NHWC"] = "NHWC"
-MODEL_FILE = WEIGHTS_FILE
-PACKAGE = "flax"
-NAMES_LAYERS = False
-ENGINE: PortEngine = engine
+
+class FlaxDestination(CodeDestination):
+    """Writes Flax's ports."""
+
+    NAME = "flax"
+    INPUT_LAYOUT: Literal["NCHW", "NHWC"] = "NHWC"
+    MODEL_FILE = WEIGHTS_FILE
+    PACKAGE = "flax"
+    CAPABILITIES = CAPABILITIES
+    NAMES_LAYERS = False
+    ENGINE: PortEngine = engine
+
+    fillings = staticmethod(defaults.fillings)
+    refusals = staticmethod(defaults.refusals)
+
+    def ports(self) -> CodePorts:
+        from porter.frameworks.flax.code import PORTS
+
+        return PORTS
 
 
-def _ports() -> CodePorts:
-    from porter.frameworks.flax.code import PORTS
-
-    return PORTS
-
-
-_FILES = CodeDestination(_ports)
-code_files, write, read_port = _FILES.code_files, _FILES.write, _FILES.read_port
+DESTINATION: FlaxDestination = FlaxDestination()

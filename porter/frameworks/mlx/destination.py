@@ -10,7 +10,7 @@ from porter.base.errors import GraphError, UsageError
 from porter.base.options import DTYPE
 from porter.frameworks.code.destination import CodeDestination
 from porter.frameworks.mlx import engine
-from porter.frameworks.mlx.layout import CAPABILITIES as CAPABILITIES, WEIGHTS_FILE, variables
+from porter.frameworks.mlx.layout import CAPABILITIES, WEIGHTS_FILE, variables
 from porter.frameworks.port_tensors import FILLS
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
@@ -21,65 +21,66 @@ if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.graph import Graph
     from porter.graph.plan import Plan
 
-NAME = "mlx"
-INPUT_LAYOUT: Literal["NCHW", "NHWC"] = "NHWC"
-MODEL_FILE = WEIGHTS_FILE
-PACKAGE = "mlx"
-NAMES_LAYERS = False
-IN_FLOAT32 = True
-ENGINE: PortEngine = engine
+
+class MlxDestination(CodeDestination):
+    """Writes MLX's ports."""
+
+    NAME = "mlx"
+    INPUT_LAYOUT: Literal["NCHW", "NHWC"] = "NHWC"
+    MODEL_FILE = WEIGHTS_FILE
+    PACKAGE = "mlx"
+    NAMES_LAYERS = False
+    IN_FLOAT32 = True
+    ENGINE: PortEngine = engine
+    CAPABILITIES = CAPABILITIES
+
+    def fillings(self, graph: Graph, tensors: Tensors) -> dict[str, int]:
+        """Return the numbers that fill variables which the norms of MLX have and the source lacks, by the
+        paths of these variables: 1 for a scale, 0 for an offset.
+        """
+        return {
+            f"{node.path.replace('/', '.')}.{name}": FILLS[role]
+            for node in graph.nodes
+            for role, name in variables(node.op).items()
+            if role not in node.op.tensors(1)
+        }
+
+    def refusals(self, plan: Plan) -> list[PorterError]:
+        """Return a refusal of each norm with an epsilon of 0, because the norms of MLX take none."""
+        lacking = [node for node in plan.lowered.nodes if getattr(node.op, "epsilon", 1) == 0]
+        return [
+            GraphError(
+                f"the norms of MLX take no epsilon of 0, as {node.op.words} has",
+                where=node.path,
+                next="port to torch",
+            )
+            for node in lacking
+        ]
+
+    def ports(self) -> CodePorts:
+        from porter.frameworks.mlx.code import PORTS
+
+        return PORTS
+
+    def write(
+        self,
+        folder: Path,
+        plan: Plan,
+        tensors: Tensors,
+        layers: LayerNames,
+        dtype: Dtype,
+        about: Mapping[str, str],
+    ) -> dict[str, str]:
+        """Write `model.safetensors` and `model.py`, and return the sha256 of each by its name; see
+        CodeDestination.write.
+
+        Raises:
+            UsageError: MLX does not compute in this type.
+        """
+        if dtype == "float64":
+            message = "MLX computes convolutions and exponentials in float32, of float64 too"
+            raise UsageError(message, where=DTYPE, next=f"write {DTYPE('float32')}")
+        return super().write(folder, plan, tensors, layers, dtype, about)
 
 
-def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
-    """Return the numbers that fill variables which the norms of MLX have and the source lacks, by the paths
-    of these variables: 1 for a scale, 0 for an offset.
-    """
-    return {
-        f"{node.path.replace('/', '.')}.{name}": FILLS[role]
-        for node in graph.nodes
-        for role, name in variables(node.op).items()
-        if role not in node.op.tensors(1)
-    }
-
-
-def refusals(plan: Plan) -> list[PorterError]:
-    """Return a refusal of each norm with an epsilon of 0, because the norms of MLX take none."""
-    lacking = [node for node in plan.lowered.nodes if getattr(node.op, "epsilon", 1) == 0]
-    return [
-        GraphError(
-            f"the norms of MLX take no epsilon of 0, as {node.op.words} has",
-            where=node.path,
-            next="port to torch",
-        )
-        for node in lacking
-    ]
-
-
-def _ports() -> CodePorts:
-    from porter.frameworks.mlx.code import PORTS
-
-    return PORTS
-
-
-_FILES = CodeDestination(_ports)
-code_files, read_port = _FILES.code_files, _FILES.read_port
-
-
-def write(
-    folder: Path,
-    plan: Plan,
-    tensors: Tensors,
-    layers: LayerNames,
-    dtype: Dtype,
-    about: Mapping[str, str],
-) -> dict[str, str]:
-    """Write `model.safetensors` and `model.py`, and return the sha256 of each by its name; see
-    CodeDestination.write.
-
-    Raises:
-        UsageError: MLX does not compute in this type.
-    """
-    if dtype == "float64":
-        message = "MLX computes convolutions and exponentials in float32, of float64 too"
-        raise UsageError(message, where=DTYPE, next=f"write {DTYPE('float32')}")
-    return _FILES.write(folder, plan, tensors, layers, dtype, about)
+DESTINATION: MlxDestination = MlxDestination()

@@ -4,17 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from porter.frameworks.defaults import code_files as code_files, refusals as refusals
+from porter.frameworks import defaults
 from porter.frameworks.onnx import engine
-from porter.frameworks.onnx.layout import MODEL_FILE as MODEL_FILE, fillings as fillings
-from porter.frameworks.onnx.port_files import read_port as read_port, write as write
-from porter.frameworks.onnx.sites import CAPABILITIES as CAPABILITIES
+from porter.frameworks.onnx.layout import MODEL_FILE, fillings
+from porter.frameworks.onnx.port_files import read_port, write
+from porter.frameworks.onnx.sites import CAPABILITIES
 
 if TYPE_CHECKING:
     from porter.frameworks import PortEngine
 
-NAME = "onnx"
-INPUT_LAYOUT: Literal["NCHW", "NHWC"] = "NCHW"
-PACKAGE = "onnxruntime"
-NAMES_LAYERS = False
-ENGINE: PortEngine = engine
+
+class OnnxDestination:
+    """Writes ONNX's ports."""
+
+    NAME = "onnx"
+    INPUT_LAYOUT: Literal["NCHW", "NHWC"] = "NCHW"
+    PACKAGE = "onnxruntime"
+    NAMES_LAYERS = False
+    ENGINE: PortEngine = engine
+    MODEL_FILE = MODEL_FILE
+    CAPABILITIES = CAPABILITIES
+
+    fillings = staticmethod(fillings)
+    refusals = staticmethod(defaults.refusals)
+    code_files = staticmethod(defaults.code_files)
+    write = staticmethod(write)
+    read_port = staticmethod(read_port)
+
+
+DESTINATION: OnnxDestination = OnnxDestination()

@@ -4,17 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from porter.frameworks.defaults import code_files as code_files, fillings as fillings, refusals as refusals
+from porter.frameworks import defaults
 from porter.frameworks.tf import engine
-from porter.frameworks.tf.ports.archive import MODEL_FILE as MODEL_FILE
-from porter.frameworks.tf.ports.sites import CAPABILITIES as CAPABILITIES
-from porter.frameworks.tf.ports.write import read_port as read_port, write as write
+from porter.frameworks.tf.ports.archive import MODEL_FILE
+from porter.frameworks.tf.ports.sites import CAPABILITIES
+from porter.frameworks.tf.ports.write import read_port, write
 
 if TYPE_CHECKING:
     from porter.frameworks import PortEngine
 
-NAME = "tf"
-INPUT_LAYOUT: Literal["NCHW", "NHWC"] = "NHWC"
-PACKAGE = "keras"
-NAMES_LAYERS = True
-ENGINE: PortEngine = engine
+
+class KerasDestination:
+    """Writes Keras's ports."""
+
+    NAME = "tf"
+    INPUT_LAYOUT: Literal["NCHW", "NHWC"] = "NHWC"
+    PACKAGE = "keras"
+    NAMES_LAYERS = True
+    ENGINE: PortEngine = engine
+    MODEL_FILE = MODEL_FILE
+    CAPABILITIES = CAPABILITIES
+
+    fillings = staticmethod(defaults.fillings)
+    refusals = staticmethod(defaults.refusals)
+    code_files = staticmethod(defaults.code_files)
+    write = staticmethod(write)
+    read_port = staticmethod(read_port)
+
+
+DESTINATION: KerasDestination = KerasDestination()

@@ -45,9 +45,9 @@ def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device
 
     others = {path: roles for path, roles in tensors.items() if path != FILE}
     if dtype != "float64":
-        from porter.frameworks.tflite.running import build
+        from porter.frameworks.tflite.running import build as build_lite
 
-        return build(plan, others, tensors.get(FILE))
+        return build_lite(plan, others, tensors.get(FILE))
     # Beside a file alone, the numbers of the graph's tensors are unknown.
     if others.keys() or FILE not in tensors or not tensor_shapes(plan.lowered):
         return keras.build(plan, others, layers, dtype)

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from porter.frameworks.defaults import refusals as refusals
+from porter.frameworks import defaults
 from porter.frameworks.torch import engine
-from porter.frameworks.torch.layout import CAPABILITIES as CAPABILITIES, WEIGHTS_FILE
+from porter.frameworks.torch.layout import CAPABILITIES, WEIGHTS_FILE
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.base.dtypes import Dtype
@@ -18,50 +18,57 @@ if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.graph import Graph
     from porter.graph.plan import Plan
 
-NAME = "torch"
-INPUT_LAYOUT: Literal["NCHW", "NHWC"] = "NCHW"
-MODEL_FILE = WEIGHTS_FILE
-PACKAGE = "torch"
-NAMES_LAYERS = False
-ENGINE: PortEngine = engine
+
+class TorchDestination:
+    """Writes PyTorch's ports."""
+
+    NAME = "torch"
+    INPUT_LAYOUT: Literal["NCHW", "NHWC"] = "NCHW"
+    MODEL_FILE = WEIGHTS_FILE
+    PACKAGE = "torch"
+    NAMES_LAYERS = False
+    ENGINE: PortEngine = engine
+    CAPABILITIES = CAPABILITIES
+
+    refusals = staticmethod(defaults.refusals)
+
+    def fillings(self, graph: Graph, tensors: Tensors) -> dict[str, int]:
+        """Return the entries of a state_dict that the source lacks, by key, with the number that fills each
+        and changes nothing; see porter.frameworks.torch.state.
+        """
+        from porter.frameworks.torch import state
+
+        return state.fillings(graph, tensors)
+
+    def code_files(self, plan: Plan, layers: LayerNames) -> dict[str, bytes]:
+        """Return `model.py` by its name, as porter writes it today; see porter.frameworks.torch.port_files.
+        `layers` is empty, or names a stock class's modules by path.
+        """
+        from porter.frameworks.torch import port_files
+
+        return port_files.code_files(plan, layers)
+
+    def write(
+        self,
+        folder: Path,
+        plan: Plan,
+        tensors: Tensors,
+        layers: LayerNames,
+        dtype: Dtype,
+        about: Mapping[str, str],
+    ) -> dict[str, str]:
+        """Write `model.safetensors` and `model.py`, and return the sha256 of each by its name; see
+        porter.frameworks.torch.port_files. `layers` and `about` are unused: every destination takes them.
+        """
+        from porter.frameworks.torch.port_files import write_port
+
+        return write_port(folder, plan, tensors, dtype)
+
+    def read_port(self, folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
+        """Read the tensors of a port that `write` or `write_stock` wrote, in porter's axis order."""
+        from porter.frameworks.torch.port_files import read_weights
+
+        return read_weights(folder, plan.lowered, layers)
 
 
-def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
-    """Return the entries of a state_dict that the source lacks, by key, with the number that fills each and
-    changes nothing; see porter.frameworks.torch.state.
-    """
-    from porter.frameworks.torch import state
-
-    return state.fillings(graph, tensors)
-
-
-def code_files(plan: Plan, layers: LayerNames) -> dict[str, bytes]:
-    """Return `model.py` by its name, as porter writes it today; see porter.frameworks.torch.port_files.
-    `layers` is empty, or names a stock class's modules by path.
-    """
-    from porter.frameworks.torch import port_files
-
-    return port_files.code_files(plan, layers)
-
-
-def write(
-    folder: Path,
-    plan: Plan,
-    tensors: Tensors,
-    layers: LayerNames,
-    dtype: Dtype,
-    about: Mapping[str, str],
-) -> dict[str, str]:
-    """Write `model.safetensors` and `model.py`, and return the sha256 of each by its name; see
-    porter.frameworks.torch.port_files. `layers` and `about` are unused: every destination takes them.
-    """
-    from porter.frameworks.torch.port_files import write_port
-
-    return write_port(folder, plan, tensors, dtype)
-
-
-def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
-    """Read the tensors of a port that `write` or `write_stock` wrote, in porter's axis order."""
-    from porter.frameworks.torch.port_files import read_weights
-
-    return read_weights(folder, plan.lowered, layers)
+DESTINATION: TorchDestination = TorchDestination()

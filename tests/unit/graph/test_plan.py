@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from porter.base.errors import GraphError, PaddingError
-from porter.frameworks.tf.destination import CAPABILITIES as KERAS
-from porter.frameworks.torch.destination import CAPABILITIES as TORCH
+from porter.frameworks.tf.ports.sites import CAPABILITIES as KERAS
+from porter.frameworks.torch.layout import CAPABILITIES as TORCH
 from porter.graph import (
     INPUT,
     Add,

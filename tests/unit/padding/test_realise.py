@@ -18,10 +18,10 @@ import pytest
 
 from porter.base.errors import PaddingError
 from porter.frameworks.caffe.destination import DESTINATION as CAFFE
-from porter.frameworks.onnx.destination import CAPABILITIES as ONNX
-from porter.frameworks.tf.destination import CAPABILITIES as KERAS
-from porter.frameworks.tflite.destination import CAPABILITIES as TFLITE
-from porter.frameworks.torch.destination import CAPABILITIES as TORCH
+from porter.frameworks.onnx.sites import CAPABILITIES as ONNX
+from porter.frameworks.tf.ports.sites import CAPABILITIES as KERAS
+from porter.frameworks.tflite.destination import DESTINATION as LITE
+from porter.frameworks.torch.layout import CAPABILITIES as TORCH
 from porter.padding import (
     LARGEST,
     LOWEST,
@@ -674,7 +674,7 @@ def test_tensorflow_lite_has_no_same_for_a_convolution_that_strides_past_its_ker
     def said(kind: SiteKind, side: int, stride: int, size: int | None) -> str:
         window = Window((side, side), (stride, stride))
         convention = Convention("same", fill=LOWEST if kind == "max_pool" else 0.0)
-        return str(realise(Site(kind, window, convention), (size, size), TFLITE))
+        return str(realise(Site(kind, window, convention), (size, size), LITE.CAPABILITIES))
 
     assert said("conv", 3, 4, 16) == "valid" and said("conv", 1, 2, None) == "valid"
     assert said("conv", 3, 4, 17) == "pad 1 with 0, then valid"

@@ -13,7 +13,7 @@ from porter.base.errors import MappingError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks import get_engine
 from porter.frameworks.dialects import get_dialect
-from porter.frameworks.tf import destination as tf
+from porter.frameworks.tf.destination import DESTINATION as tf
 from porter.frameworks.tf.numbering import first_names
 from porter.frameworks.tf.runtime import import_keras, restore_initializers, zero_initializers
 from porter.graph import Conv

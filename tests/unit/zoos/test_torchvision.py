@@ -15,7 +15,7 @@ from porter.base.errors import CannotRun, MappingError, NotInstalled, UsageError
 from porter.base.package import install
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks.dialects import get_dialect
-from porter.frameworks.torch import destination as framework
+from porter.frameworks.torch.destination import DESTINATION as framework
 from porter.graph import Graph
 from porter.graph.plan import make_plan
 from porter.padding import Convention

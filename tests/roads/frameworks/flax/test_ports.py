@@ -12,7 +12,8 @@ import orbax.checkpoint as ocp
 import pytest
 from flax import nnx
 
-from porter.frameworks.flax import QUICKLY, destination as framework
+from porter.frameworks.flax import QUICKLY
+from porter.frameworks.flax.destination import DESTINATION as framework
 from porter.graph.plan import make_plan
 from porter.padding import ANY
 from tests.support.frameworks.every_op import images, tensors_of

@@ -14,7 +14,7 @@ import pytest
 from porter.base.dtypes import Dtype
 from porter.base.errors import GraphError, UsageError
 from porter.frameworks.code.public_names import with_names
-from porter.frameworks.mlx import destination as framework
+from porter.frameworks.mlx.destination import DESTINATION as framework
 from porter.graph import BatchNorm
 from porter.graph.plan import make_plan
 from porter.padding import ANY

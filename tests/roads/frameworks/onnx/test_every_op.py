@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from porter.frameworks.onnx import destination as framework
+from porter.frameworks.onnx.destination import DESTINATION as framework
 from porter.graph import INPUT, Graph, Node, Rearrange, Resize, ResizeLike, shapes
 from porter.graph.plan import Plan, make_plan
 from porter.padding import ANY, Size

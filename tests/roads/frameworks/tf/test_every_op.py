@@ -13,7 +13,8 @@ from hypothesis import given, settings
 
 from porter.base.dtypes import Dtype
 from porter.base.errors import MappingError
-from porter.frameworks.tf import destination as tf, dialect
+from porter.frameworks.tf import dialect
+from porter.frameworks.tf.destination import DESTINATION as tf
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph import (
     INPUT,

@@ -7,8 +7,8 @@ from __future__ import annotations
 import pytest
 
 from porter.base.errors import GraphError
-from porter.frameworks.tflite import destination as framework
 from porter.frameworks.tflite.conversion import convert
+from porter.frameworks.tflite.destination import DESTINATION as framework
 from porter.frameworks.tflite.running import LiteModel
 from porter.graph import ops
 from porter.graph.plan import make_plan

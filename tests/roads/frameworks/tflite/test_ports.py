@@ -13,8 +13,9 @@ from torch import nn
 
 import porter
 from porter.base.errors import CheckFailed, UsageError
-from porter.frameworks.tflite import FILE, destination as framework, port_files
+from porter.frameworks.tflite import FILE, port_files
 from porter.frameworks.tflite.conversion import convert, expect_rounding, has_rounded_weights
+from porter.frameworks.tflite.destination import DESTINATION as framework
 from porter.frameworks.tflite.running import LiteModel
 from porter.graph import INPUT, Affine, Conv, Dense, GlobalAvgPool, Graph, HardSigmoid, Node, Softplus
 from porter.graph.plan import make_plan

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from porter.frameworks.torch import destination as framework
+from porter.frameworks.torch.destination import DESTINATION as framework
 from porter.frameworks.torch.layer_steps import make_steps
 from porter.frameworks.torch.spellings import FUNCTIONS, WITH_TENSORS
 from porter.frameworks.torch.state import canonical_tensors, state_arrays

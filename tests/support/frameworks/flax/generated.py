@@ -15,8 +15,9 @@ from flax import nnx
 from jax.extend.core import Var
 
 from porter.frameworks import Tensors
-from porter.frameworks.flax import QUICKLY, destination as framework
+from porter.frameworks.flax import QUICKLY
 from porter.frameworks.flax.code import model_source
+from porter.frameworks.flax.destination import DESTINATION as framework
 from porter.frameworks.flax.graph_module import GraphModule
 from porter.frameworks.images import arrays_for_inputs
 from porter.graph import input_shapes

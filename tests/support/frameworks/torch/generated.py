@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from porter.frameworks.torch import destination as framework
 from porter.frameworks.torch.code import model_source
+from porter.frameworks.torch.destination import DESTINATION as framework
 from porter.graph.plan import Plan
 from tests.support.arrays import Array
 

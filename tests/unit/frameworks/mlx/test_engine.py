@@ -8,7 +8,7 @@ import pytest
 from porter.base.errors import UsageError
 from porter.base.ways_to_run import FP32, Run
 from porter.data.preparing import normalise
-from porter.frameworks.mlx import destination as framework
+from porter.frameworks.mlx.destination import DESTINATION as framework
 from porter.graph import INPUT, Graph, Identity, Node
 from porter.graph.plan import make_plan
 from porter.padding import ANY

@@ -12,7 +12,7 @@ from porter.base.errors import CannotRun, UsageError
 from porter.base.ways_to_run import FP32, Run
 from porter.data.preparing import normalise
 from porter.formats.reading import read_checkpoint
-from porter.frameworks.onnx import destination as framework
+from porter.frameworks.onnx.destination import DESTINATION as framework
 from porter.frameworks.onnx.session import make_session
 from porter.graph import INPUT, Graph, Identity, Node
 from porter.graph.plan import make_plan

@@ -12,7 +12,8 @@ import pytest
 
 from porter.base.errors import FileError, MappingError, NotInstalled, UsageError
 from porter.frameworks import get_destination
-from porter.frameworks.onnx import destination as framework, port_files
+from porter.frameworks.onnx import port_files
+from porter.frameworks.onnx.destination import DESTINATION as framework
 from porter.graph import INPUT, Conv, Dense, GlobalAvgPool, Graph, MaxPool, Node, PadMap
 from porter.graph.plan import make_plan
 from porter.padding import ANY, Convention, Window

@@ -10,7 +10,7 @@ import pytest
 
 from porter.base.errors import UsageError
 from porter.formats.tensorflow import import_tensorflow
-from porter.frameworks.tf import destination as tf
+from porter.frameworks.tf.destination import DESTINATION as tf
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph import INPUT, Graph, Node, Tanh
 from porter.graph.plan import make_plan
@@ -20,7 +20,7 @@ from tests.support.frameworks.tf.models import network, random_tensors
 
 QUIET = """
 import numpy as np
-from porter.frameworks.tf import destination as tf
+from porter.frameworks.tf.destination import DESTINATION as tf
 from porter.graph.plan import make_plan
 from porter.padding import ANY
 from tests.support.frameworks.tf.models import network, random_tensors

@@ -9,7 +9,7 @@ import pytest
 from porter.base.errors import NotInstalled, UsageError
 from porter.base.package import install
 from porter.formats.tensorflow import import_tensorflow
-from porter.frameworks.tf import destination as tf
+from porter.frameworks.tf.destination import DESTINATION as tf
 from porter.frameworks.tf.runtime import import_keras, tensorflow_device
 from porter.graph.plan import make_plan
 from porter.padding import ANY

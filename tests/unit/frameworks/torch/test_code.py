@@ -16,9 +16,9 @@ from torch.jit._trace import TracerWarning
 
 from porter.base.errors import GraphError
 from porter.frameworks.dialects import get_dialect
-from porter.frameworks.torch import destination as framework
 from porter.frameworks.torch.code import model_source
 from porter.frameworks.torch.code.signatures import OWN_LAYERS
+from porter.frameworks.torch.destination import DESTINATION as framework
 from porter.graph import (
     INPUT,
     Add,

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from porter.base.errors import GraphError, UsageError
-from porter.frameworks.torch import destination as framework
 from porter.frameworks.torch.code import model_source
+from porter.frameworks.torch.destination import DESTINATION as framework
 from porter.graph import tensor_shapes
 from porter.graph.plan import make_plan
 from porter.padding import ANY

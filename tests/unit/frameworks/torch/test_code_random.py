@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from porter.frameworks.torch import destination as framework
+from porter.frameworks.torch.destination import DESTINATION as framework
 from porter.graph import (
     Add,
     Affine,

@@ -9,7 +9,7 @@ import torch
 from torch.jit._trace import TracerWarning
 
 from porter.base.errors import GraphError, MappingError, UsageError
-from porter.frameworks.torch import destination as framework
+from porter.frameworks.torch.destination import DESTINATION as framework
 from porter.frameworks.torch.running import run_model
 from porter.graph import INPUT, BatchNorm, Conv, Graph, Node, Relu, tensor_shapes
 from porter.graph.plan import make_plan

@@ -10,7 +10,7 @@ import torch
 from torch.jit._trace import TracerWarning
 
 from porter.base.errors import PaddingError
-from porter.frameworks.torch import destination as framework
+from porter.frameworks.torch.destination import DESTINATION as framework
 from porter.frameworks.torch.layers import Affine, SamePad2d
 from porter.graph import INPUT, Conv, Graph, MaxPool, Node, Relu
 from porter.graph.plan import Plan, make_plan

@@ -12,7 +12,7 @@ from torch import nn
 from porter.base.errors import MappingError
 from porter.frameworks import get_destination
 from porter.frameworks.dialects import get_dialect
-from porter.frameworks.torch import destination as framework
+from porter.frameworks.torch.destination import DESTINATION as framework
 from porter.graph import INPUT, BatchNorm, Conv, Dense, Graph, Node, Rearrange, Relu, Tokens
 from porter.padding import Convention, Window, count_windows
 from porter.padding.windows import Average

@@ -13,9 +13,9 @@ import pytest
 
 from porter.base.errors import GraphError, MappingError, PaddingError, UsageError
 from porter.frameworks.dialects import get_dialect
-from porter.frameworks.tf import destination as tf
+from porter.frameworks.tf.destination import DESTINATION as tf
 from porter.frameworks.tf.runtime import import_keras
-from porter.frameworks.torch.destination import CAPABILITIES as TORCH
+from porter.frameworks.torch.layout import CAPABILITIES as TORCH
 from porter.graph import INPUT, Conv, DepthToSpace, Graph, Node, Relu, RmsNorm
 from porter.graph.plan import make_plan
 from porter.padding import ANY, Convention, Window

@@ -12,7 +12,7 @@ import pytest
 
 from porter.base.dtypes import Dtype
 from porter.base.errors import GraphError, MappingError
-from porter.frameworks.tf import destination as tf
+from porter.frameworks.tf.destination import DESTINATION as tf
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph import INPUT, Affine, GlobalMaxPool, Graph, Node, Relu
 from porter.graph.plan import make_plan
