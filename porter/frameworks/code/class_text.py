@@ -55,6 +55,9 @@ def write_class(
     """Write the class of a template: a constructor that makes the parts, whose arguments are the differences
     between uses, and a `forward` that calls them. Return it with its lines.
 
+    The body is written twice where several of its expressions need one product: which they are is known only
+    when all are written, and the second time they have the product's name in its place.
+
     Args:
         use_arguments: the recipe's arguments, and `channels`, in each use: `{"channels": {0: 64, 1: 128}}`.
         known: what the text above the class defines.
@@ -63,7 +66,6 @@ def write_class(
     """
     writer = _BodyWriter(template, use_arguments, known, {})
     writer.write()
-    # A product that several expressions need gets a name: the body is written again with it.
     product = writer.arguments.shared_product()
     if product is not None:
         taken = {*use_arguments, *writer.arguments.derived}

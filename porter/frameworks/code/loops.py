@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
+from typing import NamedTuple
 
 from porter.frameworks.code.language import Language
 from porter.frameworks.code.template import Edge, TemplatePart
@@ -36,6 +37,18 @@ SHORTEST = 5
 WriteUse = Callable[[str, Mapping[str, Expression]], Bracketed]
 ArgumentRows = list[tuple[tuple[PlainValue, ...], int]]
 """Rows of arguments, each with the number of uses that have it."""
+
+
+SpecialArgument = tuple[str, PlainValue]
+"""An argument that differs in a row's first use, with its value in the others."""
+
+
+class _Carried(NamedTuple):
+    """A variable that a use passes on to the next one: its value before the loop, and for the next use."""
+
+    name: str
+    begin: str
+    after: str
 
 
 @dataclass(frozen=True)
@@ -131,31 +144,23 @@ class PartRun:
             varying: names of the arguments that differ between uses.
         """
         step = self._next_channels(varying)
-        # By the name of a variable that uses pass on: its value before the loop, and for the next use.
-        carried = {} if step is None else {"channels": (str(self.arguments[0]["channels"]), step)}
-        varying = [name for name in varying if name not in carried]
-        table, special = self._shortest_table(varying, step or "")
-        repeated = bool(varying) and any(repeats > 1 for _, repeats in table)
-        if repeated and owner.counts:
-            carried["index"] = str(self.start), "index + 1"
-        if carried:
-            code.line(f"{', '.join(carried)} = {', '.join(begin for begin, _ in carried.values())}")
-        if not varying:
-            loop = code.within(self._for_line(owner.counts))
-        elif repeated:
-            loop = _write_nested_loops(code, varying, table, special)
+        carried = [] if step is None else [_Carried("channels", str(self.arguments[0]["channels"]), step)]
+        in_table = [name for name in varying if step is None or name != "channels"]
+        table, special = self._shortest_table(in_table, step or "")
+        if in_table and any(repeats > 1 for _, repeats in table):
+            if owner.counts:
+                carried.append(_Carried("index", str(self.start), "index + 1"))
+            _begin_carried(code, carried)
+            loop = _write_nested_loops(code, in_table, table, special)
+            owner.add(loop, self.pattern, use(_text_of_special(special)))
         else:
-            loop = self._write_settings_loop(code, varying, table, owner.counts)
-        only_in_first: dict[str, Expression] = {}
-        if special is not None and repeated:
-            name, usual = special
-            only_in_first[name] = f"{name} if repeat == 0 else {literal(usual)}"
-        owner.add(loop, self.pattern, use(only_in_first))
-        # The index alone, as a person would write it.
-        if [*carried] == ["index"]:
-            loop.line("index += 1")
-        elif carried:
-            loop.line(f"{', '.join(carried)} = {', '.join(after for _, after in carried.values())}")
+            _begin_carried(code, carried)
+            if in_table:
+                loop = self._write_settings_loop(code, in_table, table, owner.counts)
+            else:
+                loop = code.within(self._for_line(owner.counts))
+            owner.add(loop, self.pattern, use({}))
+        _pass_on_carried(loop, carried)
 
     def _for_line(self, counts: bool) -> str:
         """Return the loop's first line: `for index in range(3):`, or `for _ in range(3):` where nothing
@@ -210,7 +215,7 @@ class PartRun:
 
     def _shortest_table(
         self, varying: Sequence[str], step: str
-    ) -> tuple[ArgumentRows, tuple[str, PlainValue] | None]:
+    ) -> tuple[ArgumentRows, SpecialArgument | None]:
         """Return the shortest table: rows of the varying arguments, each with its number of repeats; and the
         argument that differs in a row's first use, with its usual value, such as `("stride", 1)`. None in
         place of the argument where rows are not fewer by one.
@@ -220,7 +225,7 @@ class PartRun:
         """
         values = [tuple(use[name] for name in varying) for use in self.arguments]
         equal_rows = [(row, len(list(group))) for row, group in groupby(values)]
-        shortest: tuple[ArgumentRows, tuple[str, PlainValue] | None] = (equal_rows, None)
+        shortest: tuple[ArgumentRows, SpecialArgument | None] = (equal_rows, None)
         for index, name in enumerate(varying):
             usual = Counter(row[index] for row in values).most_common(1)[0][0]
             rows = list(_rows_with_special_first(values, index, usual))
@@ -324,7 +329,7 @@ def _rows_with_special_first(
 
 
 def _write_nested_loops(
-    code: Code, varying: Sequence[str], table: ArgumentRows, special: tuple[str, PlainValue] | None
+    code: Code, varying: Sequence[str], table: ArgumentRows, special: SpecialArgument | None
 ) -> Code:
     """Write a loop over rows of arguments, and in it one over the uses that have a row: `for width, repeats
     in settings:` and `for _ in range(repeats):`. Return the code within it.
@@ -339,6 +344,30 @@ def _write_nested_loops(
     _say_settings(code, [(*row, repeats) for row, repeats in table])
     uses = "repeat" if special else "_"
     return _write_loop(code, "", ", ".join(names), "settings", names).within(f"for {uses} in range(repeats):")
+
+
+def _text_of_special(special: SpecialArgument | None) -> dict[str, Expression]:
+    """Return the text of the argument that only a row's first use has: `stride if repeat == 0 else 1`."""
+    if special is None:
+        return {}
+    name, usual = special
+    return {name: f"{name} if repeat == 0 else {literal(usual)}"}
+
+
+def _begin_carried(code: Code, carried: Sequence[_Carried]) -> None:
+    """Write the line before a loop that gives its carried variables their first values, if it has any."""
+    if carried:
+        names = ", ".join(variable.name for variable in carried)
+        code.line(f"{names} = {', '.join(variable.begin for variable in carried)}")
+
+
+def _pass_on_carried(loop: Code, carried: Sequence[_Carried]) -> None:
+    """Write the last line of a loop, which gives its carried variables their values for the next use."""
+    names = [variable.name for variable in carried]
+    if names == ["index"]:  # as a person would write it
+        loop.line("index += 1")
+    elif names:
+        loop.line(f"{', '.join(names)} = {', '.join(variable.after for variable in carried)}")
 
 
 def _say_settings(code: Code, rows: Sequence[tuple[PlainValue, ...]]) -> None:
