@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -85,6 +85,18 @@ def expect_only_size(size: tuple[int, int], only: tuple[int, int], *, fixed_by_p
         f"{reason} an input of {only[0]}x{only[1]} only, got {size[0]}x{size[1]}",
         next="convert again for any input size, or for this one" if fixed_by_pads else "give it this size",
     )
+
+
+def expect_nodes(paths: Iterable[str], nodes: Container[str]) -> None:
+    """Expect that the paths are those of a model's nodes.
+
+    Raises:
+        UsageError: one is not.
+    """
+    for path in paths:
+        if path not in nodes:
+            next = "ask for nodes of the port's graph, which port.json has"
+            raise UsageError("the model has no such node", where=path, next=next)
 
 
 def as_maps(batch: Array, graph: Graph) -> Array:

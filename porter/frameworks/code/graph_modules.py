@@ -9,11 +9,10 @@ from functools import reduce
 from typing import Any
 
 from porter.base.dtypes import Array, Dtype, NamedArrays
-from porter.base.errors import UsageError
 from porter.frameworks.code.code_ports import CodePorts, ModulePlace
 from porter.frameworks.code.language import Layer, LayerStep
 from porter.frameworks.code.step_values import inputs_last, step_values
-from porter.frameworks.images import arrays_for_inputs
+from porter.frameworks.images import arrays_for_inputs, expect_nodes
 from porter.graph.ops import is_map
 from porter.graph.plan import Plan
 
@@ -99,9 +98,7 @@ class Computation:
             UsageError: a tap is not a node of the model, or the batch does not fit its input.
         """
         graph = self.plan.lowered
-        missing = [path for path in taps if path not in graph.by_path]
-        if missing:
-            raise UsageError("the model has no such node", where=missing[0])
+        expect_nodes(taps, graph.by_path)
         maps = {path for path, shape in graph.open_shapes.items() if is_map(shape)}
         replacements = {
             path: array.transpose(0, 2, 3, 1) if path in maps else array for path, array in cut.items()

@@ -15,7 +15,7 @@ import numpy as np
 
 from porter.base.dtypes import Array, Dtype, NamedArrays, Numbers, is_floating
 from porter.base.errors import CannotRun, Contradiction, UsageError, first_line
-from porter.base.options import PRECISION, SOURCE
+from porter.base.options import DTYPE, PRECISION, SOURCE
 from porter.base.ways_to_run import FP32, Run
 from porter.data.preprocess import Preprocess
 from porter.filegraph.checkpoint import Checkpoint
@@ -195,7 +195,8 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> NumpyModel:
     if format is None or format.rows is None:
         raise CannotRun(f"porter's own engine does not run {checkpoint.format} files", where=checkpoint.path)
     if dtype not in ("float32", "float64"):
-        raise UsageError(f"porter's own engine runs files in float32 and float64, not in {dtype}")
+        message = f"porter's own engine runs files in float32 and float64, not in {dtype}"
+        raise UsageError(message, where=DTYPE, next=f"write {DTYPE('float32')}")
     program = import_module(format.rows).program(graph.definition)
     return NumpyModel(program, checkpoint.tensors, dtype, graph, graph.arrays)
 

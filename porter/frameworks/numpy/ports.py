@@ -12,13 +12,13 @@ import numpy as np
 
 from porter.base.dtypes import Array, Dtype, NamedArrays
 from porter.base.errors import CannotRun, CheckFailed, Contradiction, UsageError
-from porter.base.options import DEVICE
+from porter.base.options import DEVICE, DTYPE
 from porter.base.ways_to_run import Run
 from porter.data.preprocess import Preprocess
 from porter.filegraph.program import KernelProgram
 from porter.frameworks import UNCUT, Classifier, expect_run
 from porter.frameworks.defaults import with_other_pads as with_other_pads
-from porter.frameworks.images import arrays_for_inputs, as_maps, expect_fit, make_cpu_classifier
+from porter.frameworks.images import arrays_for_inputs, as_maps, expect_fit, expect_nodes, make_cpu_classifier
 from porter.frameworks.numpy import engine
 from porter.frameworks.numpy.engine import NumpyModel
 from porter.graph.plan import Plan
@@ -74,7 +74,8 @@ def make_port_model(
     if device != "cpu":
         raise UsageError("porter's own engine runs models on the CPU", where=DEVICE, next="leave it out")
     if dtype not in ("float32", "float64"):
-        raise UsageError(f"porter's own engine runs models in float32 and float64, not in {dtype}")
+        message = f"porter's own engine runs models in float32 and float64, not in {dtype}"
+        raise UsageError(message, where=DTYPE, next=f"write {DTYPE('float32')}")
     return PortModel(plan, NumpyModel(program, tensors, dtype), values)
 
 
@@ -90,9 +91,7 @@ def run(model: PortModel, batch: Array, taps: Sequence[str], cut: NamedArrays = 
         CheckFailed: the net does not run, so it was written wrongly.
     """
     expect_fit(batch.shape, model.plan.graph.channels, *(model.plan.only_size or (None, None)))
-    unknown = [path for path in taps if path not in model.plan.graph.by_path]
-    if unknown:
-        raise UsageError("the model has no such node", where=unknown[0])
+    expect_nodes(taps, model.plan.graph.by_path)
     images, *_ = arrays_for_inputs(batch, model.plan.graph)
     names = {path: model.values[path] for path in taps}
     try:

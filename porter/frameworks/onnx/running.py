@@ -14,10 +14,10 @@ import numpy as np
 
 from porter.base.dtypes import Array, Dtype, NamedArrays, storage_type
 from porter.base.errors import UsageError
-from porter.base.options import DEVICE
+from porter.base.options import DEVICE, DTYPE
 from porter.base.package import expect_installed, install
 from porter.frameworks import UNCUT, LayerNames, Tensors
-from porter.frameworks.images import arrays_for_inputs, expect_fit, expect_inputs
+from porter.frameworks.images import arrays_for_inputs, expect_fit, expect_inputs, expect_nodes
 from porter.frameworks.onnx.model import ModelParts, make_model, make_model_session
 from porter.frameworks.onnx.session import Session
 from porter.graph.plan import Plan
@@ -53,9 +53,7 @@ class OnnxModel:
             cut: see porter.frameworks.PortEngine.run; in float64.
         """
         graph = self.plan.lowered
-        unknown = [path for path in paths if path not in graph.by_path]
-        if unknown:
-            raise UsageError("the model has no such node", where=unknown[0])
+        expect_nodes(paths, graph.by_path)
         # Outputs that a session of onnxruntime computes in a run of their own: only it optimises.
         own_run = [] if self.dtype == "float64" else [path for path in paths if path in graph.outputs]
         other_paths = tuple(dict.fromkeys(path for path in paths if path not in own_run))
@@ -103,7 +101,8 @@ def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device
     if device != "cpu":
         raise UsageError("porter runs ONNX models on the CPU", where=DEVICE, next="leave it out")
     if dtype == "bfloat16":
-        raise UsageError("porter runs ONNX models in float32, float16 and float64, not in bfloat16")
+        message = "porter runs ONNX models in float32, float16 and float64, not in bfloat16"
+        raise UsageError(message, where=DTYPE, next=f"write {DTYPE('float16')}")
     return OnnxModel(plan, make_model(plan, tensors, dtype), dtype)
 
 

@@ -12,9 +12,8 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from porter.base.dtypes import Array, NamedArrays
-from porter.base.errors import UsageError
 from porter.frameworks import UNCUT
-from porter.frameworks.images import arrays_for_inputs
+from porter.frameworks.images import arrays_for_inputs, expect_nodes
 from porter.frameworks.torch.exported import ExportedModule
 from porter.frameworks.torch.graph_module import GraphModule, graph_of, to_tensor
 from porter.frameworks.torch.layout import module_name
@@ -33,9 +32,7 @@ def run_model(
         UsageError: a tap is not a node of the model.
     """
     modules = {path: module_name(path) for path in taps}
-    missing = [path for path, name in modules.items() if not _has_module(model, name)]
-    if missing:
-        raise UsageError("the model has no such node", where=missing[0])
+    expect_nodes(taps, {path for path, name in modules.items() if _has_module(model, name)})
     return _capture(model, arrays_for_inputs(batch, graph_of(model)), modules, cut)
 
 
