@@ -94,8 +94,8 @@ class ModelsInMemory(Protocol):
 
 
 _IN_MEMORY = {name: f"porter.frameworks.{name}.in_memory" for name in ("tf", "torch", "flax", "onnx")}
-
-
+_USUAL_SIZE = (224, 224)
+"""Rows and columns of the example for a module of any size."""
 _ADVICE: Mapping[str, str] = {
     "builtins.dict": "of a state_dict give the model, or save it and name its variant: weights=FILE",
     "tf_keras.Model": "it is tf_keras's: save it, model.save('model.keras'), and give the file",
@@ -137,6 +137,28 @@ def expect_subject(subject: T, others: str, where: str | None = None) -> T:
         where=where,
         next=advice,
     )
+
+
+def example_size(size: Size | None, name: str) -> KnownSize:
+    """Return the rows and columns of the example for a module, of which `size` may leave some open.
+
+    Args:
+        name: of the module, for the message.
+
+    Raises:
+        UsageError: there is no size.
+    """
+    if size is None:
+        next_step = "give example, a batch that the module takes, or input_size"
+        raise UsageError("nothing says what size its images have", where=name, next=next_step)
+    return size[0] or _USUAL_SIZE[0], size[1] or _USUAL_SIZE[1]
+
+
+def training_error(path: str, name: str) -> UsageError:
+    """Return the refusal of a module whose part at a path, or which itself, is in training mode."""
+    part = f"'{path}' of it" if path else "it"
+    next_step = "call model.eval() first: norms and dropouts compute something else in training"
+    return UsageError(f"{part} is in training mode", where=name, next=next_step)
 
 
 def is_model(subject: object) -> TypeGuard[Model]:

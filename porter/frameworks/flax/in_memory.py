@@ -20,8 +20,16 @@ from porter.filegraph.file_graph import FileGraph, FileNode
 from porter.formats.reading import read_with_digests
 from porter.frameworks.flax.graph_module import GraphModule
 from porter.frameworks.flax.tracing.primitives import to_model
-from porter.frameworks.flax.tracing.trace import Traced, array_of, compile_module, input_names, merge, trace
-from porter.frameworks.in_memory import Saved
+from porter.frameworks.flax.tracing.trace import (
+    Traced,
+    abstract_array,
+    array_of,
+    compile_module,
+    input_names,
+    merge,
+    trace,
+)
+from porter.frameworks.in_memory import Saved, example_size, training_error
 from porter.graph import Graph, input_shapes
 from porter.graph.ops import Rearrange, is_map
 from porter.graph.ops.arrays import CHANNELS_LAST, PermuteStep
@@ -29,12 +37,9 @@ from porter.padding import KnownSize, Size
 
 _Shapes: TypeAlias = "tuple[tuple[int, ...], ...]"
 """The shapes of what a module is called with: first of an image, N×H×W×C."""
-_abstract_array: Any = jax.ShapeDtypeStruct
 _COLLECTIONS: Mapping[Any, str] = {nnx.Param: "params", nnx.BatchStat: "batch_stats"}
 _MAX_DIFFERENCE = 1e-5
 """The most by which two programs of one function may be apart in float32."""
-_USUAL_SIZE = (224, 224)
-"""Rows and columns of the example for a module of any size."""
 
 
 def save(model: nnx.Module, folder: Path, example: Sequence[Any], size: Size | None) -> Saved:
@@ -156,14 +161,12 @@ def expect_ready(model: nnx.Module, name: str) -> None:
     for path, module in nnx.iter_modules(model):
         # A dropout with a rate of 0 does nothing in training either.
         if _is_training(module) and _is_of_flax(module) and _dropout_rate(module) != 0:
-            where = f"'{'.'.join(map(str, path))}' of it" if path else "it"
-            next_step = "call model.eval() first: norms and dropouts compute something else in training"
-            raise UsageError(f"{where} is in training mode", where=name, next=next_step)
+            raise training_error(".".join(map(str, path)), name)
     if isinstance(model, nnx.bridge.ToNNX) and not nnx.state(model, nnx.Any(*_COLLECTIONS)):
         next_step = "call model.lazy_init(IMAGES) first, then nnx.update(model, WEIGHTS)"
         raise UsageError("it has no variables yet", where=name, next=next_step)
     for path, leaf in nnx.to_flat_state(nnx.state(model)):
-        if isinstance(array_of(leaf), _abstract_array):
+        if isinstance(array_of(leaf), abstract_array):
             next_step = "load its weights first: nnx.update(model, WEIGHTS)"
             raise UsageError(
                 f"'{'.'.join(map(str, path))}' has a shape and no numbers", where=name, next=next_step
@@ -236,10 +239,7 @@ def _input_shapes(model: nnx.Module, name: str, example: Sequence[Any], size: Si
         return shapes
     plan = model.program.plan if isinstance(model, GraphModule) else None
     size = size or (plan.usual_size if plan is not None else None)
-    if size is None:
-        next_step = "give example, a batch that the module takes, or input_size"
-        raise UsageError("nothing says what size its images have", where=name, next=next_step)
-    rows, columns = size[0] or _USUAL_SIZE[0], size[1] or _USUAL_SIZE[1]
+    rows, columns = example_size(size, name)
     if plan is not None:
         return _input_shapes_of_port(plan.lowered, (rows, columns), name)
     modules = [module for _, module in nnx.iter_modules(model)]
@@ -286,7 +286,7 @@ def _reason_not_to_run(model: nnx.Module, shapes: _Shapes) -> str | None:
     """
     try:
         graph, state = nnx.split(model)
-        inputs = [_abstract_array(shape, jnp.float32) for shape in shapes]
+        inputs = [abstract_array(shape, jnp.float32) for shape in shapes]
         returned = jax.eval_shape(lambda state, *given: nnx.merge(graph, state)(*given), state, *inputs)
     except Exception as error:  # whatever the module's own code raises
         return f"{type(error).__name__}: {first_line(error)}"

@@ -21,7 +21,7 @@ from porter.base.errors import UsageError, first_line
 from porter.formats.torch_export.archive import read_archive
 from porter.formats.torch_export.calls import calls_in
 from porter.frameworks.images import split_into_batches
-from porter.frameworks.in_memory import Saved
+from porter.frameworks.in_memory import Saved, example_size, training_error
 from porter.frameworks.torch.copies import prove_copies, run_users_model, tensors_of, unwrap
 from porter.frameworks.torch.graph_module import GraphModule, as_tensor, plan_of
 from porter.frameworks.torch.running import tensors_in, to_array
@@ -53,8 +53,6 @@ _PROGRAMS = (
     _OpenProgram(" of one image", ()),
 )
 """Each with more constants than the one before."""
-_USUAL_SIZE = (224, 224)
-"""Rows and columns of the example for a module of any size."""
 
 
 def save(model: nn.Module, folder: Path, example: Sequence[Any], size: Size | None) -> Saved:
@@ -177,9 +175,7 @@ def expect_ready(module: nn.Module, name: str) -> None:
         raise UsageError(reason, where=name, next="give the module that it was made from")
     training = next((path for path, part in module.named_modules() if _acts_in_training(part)), None)
     if training is not None:
-        where = f"'{training}' of it" if training else "it"
-        next_step = "call model.eval() first: norms and dropouts compute something else in training"
-        raise UsageError(f"{where} is in training mode", where=name, next=next_step)
+        raise training_error(training, name)
     for path, tensor in tensors_of(module):
         if nn.parameter.is_lazy(tensor):
             next_step = "call the module on a batch first"
@@ -270,10 +266,7 @@ def _inputs_of_size(module: nn.Module, name: str, size: Size | None) -> list[lis
     plan = plan_of(module) if isinstance(module, GraphModule) else None
     if size is None and plan is not None:
         size = plan.usual_size
-    if size is None:
-        next_step = "give example, a batch that the module takes, or input_size"
-        raise UsageError("nothing says what size its images have", where=name, next=next_step)
-    rows, columns = size[0] or _USUAL_SIZE[0], size[1] or _USUAL_SIZE[1]
+    rows, columns = example_size(size, name)
     if plan is not None:
         return [
             [torch.zeros(1, *shape) for shape in input_shapes(plan.lowered, (rows, columns)).values()]  # type: ignore[arg-type]

@@ -157,11 +157,11 @@ def trace(module: nnx.Module, input_shapes: Mapping[str, Shape]) -> Traced:
         # Traced with shapes only: nothing is computed.
         values = [array_of(leaf) for _, leaf in flat]
         abstract_values = [
-            _abstract_array(value.shape, jnp.float64 if _is_real(value.dtype) else value.dtype)
+            abstract_array(value.shape, jnp.float64 if _is_real(value.dtype) else value.dtype)
             for value in values
         ]
         closed = jax.make_jaxpr(call)(
-            abstract_values, *(_abstract_array(shape, jnp.float64) for shape in input_shapes.values())
+            abstract_values, *(abstract_array(shape, jnp.float64) for shape in input_shapes.values())
         )
         names = [".".join(map(str, path)) for path, _ in flat]
         traced.variables = dict(zip(names, values, strict=True))
@@ -177,7 +177,7 @@ def trace(module: nnx.Module, input_shapes: Mapping[str, Shape]) -> Traced:
     return traced
 
 
-_abstract_array: Any = jax.ShapeDtypeStruct
+abstract_array: Any = jax.ShapeDtypeStruct
 
 
 def _add_equations(traced: Traced, jaxpr: Any, constants: Sequence[Any], inputs: Sequence[str]) -> list[str]:
@@ -254,7 +254,7 @@ def _unroll_scan(scan: Any) -> Any:
                 rows.insert(0 if is_reversed else count, value)
         return [*carry, *map(jnp.stack, rows_of_outputs)]
 
-    inputs = (_abstract_array(source.aval.shape, source.aval.dtype) for source in scan.invars)
+    inputs = (abstract_array(source.aval.shape, source.aval.dtype) for source in scan.invars)
     return jax.make_jaxpr(steps)(*inputs)
 
 
