@@ -243,7 +243,7 @@ def _grid(x: Numbers, kernel: Sequence[int], attributes: Mapping[str, Any]) -> G
     """Return the windows that an operator's attributes state: strides, dilations, and pads as numbers or by a
     rule SAME for the size of `x`.
     """
-    strides, dilations = attributes.get("strides") or [1, 1], attributes.get("dilations") or [1, 1]
+    strides, dilations = _steps(attributes)
     rule, pads = attributes.get("auto_pad") or "NOTSET", [0, 0, 0, 0]
     if rule.startswith("SAME"):
         for axis, size in enumerate(x.shape[2:]):
@@ -252,11 +252,23 @@ def _grid(x: Numbers, kernel: Sequence[int], attributes: Mapping[str, Any]) -> G
                 size, extent, strides[axis], rule == "SAME_LOWER"
             )
     elif rule == "NOTSET" and attributes.get("pads"):
-        # ONNX states both beginnings, then both ends.
-        pads = [attributes["pads"][index] for index in (0, 2, 1, 3)]
+        pads = [cells for axis in (0, 1) for cells in _pads_of_axis(attributes, axis)]
     top, bottom, left, right = pads
-    grid = Grid((strides[0], strides[1]), (dilations[0], dilations[1]), (top, bottom, left, right))
+    grid = Grid(strides, dilations, (top, bottom, left, right))
     return replace(grid, rounding="ceil") if attributes.get("ceil_mode") else grid
+
+
+def _steps(attributes: Mapping[str, Any]) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return the strides and the dilations that an operator's attributes state, by axis; 1 where they state
+    none.
+    """
+    strides, dilations = (attributes.get(name) or (1, 1) for name in ("strides", "dilations"))
+    return (strides[0], strides[1]), (dilations[0], dilations[1])
+
+
+def _pads_of_axis(attributes: Mapping[str, Any], axis: int) -> tuple[int, int]:
+    """Return the stated pads before and after an axis: ONNX states both beginnings, then both ends."""
+    return attributes["pads"][axis], attributes["pads"][axis + 2]
 
 
 def _conv_transpose(
@@ -265,7 +277,7 @@ def _conv_transpose(
     """Compute a ConvTranspose. What is cut off of its full size is stated as pads, or follows from a stated
     output shape or from a rule SAME, halved between both ends.
     """
-    strides, dilations = stated.get("strides") or [1, 1], stated.get("dilations") or [1, 1]
+    strides, dilations = _steps(stated)
     added_cells = list(stated.get("output_padding") or [0, 0])
     stated_size = (stated.get("output_shape") or [])[-2:]
     rule = stated.get("auto_pad") or "NOTSET"
@@ -281,13 +293,13 @@ def _conv_transpose(
             before, after = (less, more) if rule == "SAME_UPPER" else (more, less)
             after += min(0, cut)  # cells that no kernel reaches stand behind
         elif stated.get("pads") and rule == "NOTSET":
-            # ONNX states both beginnings, then both ends.
-            before, after = stated["pads"][axis], stated["pads"][axis + 2]
+            before, after = _pads_of_axis(stated, axis)
         # Cells that are added at the end are cut off less.
         pads += [before, after - added_cells[axis]]
     top, bottom, left, right = pads
-    grid = Grid((strides[0], strides[1]), (dilations[0], dilations[1]), (top, bottom, left, right))
-    return windows.conv_transpose(x, kernel, bias, grid, group)
+    return windows.conv_transpose(
+        x, kernel, bias, Grid(strides, dilations, (top, bottom, left, right)), group
+    )
 
 
 def _upsample(

@@ -15,9 +15,8 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from porter.base.errors import CheckFailed, PorterError, UsageError, first_line, some
-from porter.frameworks.torch.running import leaves_in, tensors_in, tf32
+from porter.frameworks.torch.running import HALVES, leaves_in, tensors_in, tf32
 
-_HALVES = (torch.float16, torch.bfloat16)
 _WRAPPERS = {"OptimizedModule": "_orig_mod", "DataParallel": "module", "DistributedDataParallel": "module"}
 """Modules that compute what the one in them does, and where it is."""
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
@@ -59,7 +58,7 @@ class Copies:
     @property
     def has_halves(self) -> bool:
         """Whether a part of the module is in half precision."""
-        return any(tensor.dtype in _HALVES for _, tensor in tensors_of(self.module))
+        return any(tensor.dtype in HALVES for _, tensor in tensors_of(self.module))
 
     def make(self) -> nn.Module:
         """Make a copy on the CPU, in eval mode, with its weights as it computes them. Half precision becomes
@@ -371,7 +370,7 @@ def _describe_difference(wanted: Sequence[torch.Tensor], got: Sequence[torch.Ten
             )
         if torch.equal(expected, copied):
             continue
-        limit = _MAX_HALF_DISTANCE if expected.dtype in _HALVES else _MAX_DISTANCE
+        limit = _MAX_HALF_DISTANCE if expected.dtype in HALVES else _MAX_DISTANCE
         distance = _relative_distance(expected.double(), copied.double())
         # Not `>`, so that NaN is a difference too.
         if not distance <= limit:

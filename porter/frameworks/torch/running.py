@@ -183,8 +183,8 @@ def _compute_in(kind: torch.dtype, model: nn.Module) -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-_HALVES = torch.float16, torch.bfloat16
-_REPLACED_DTYPES = {torch.float32: _HALVES, torch.float64: (torch.float32, *_HALVES)}
+HALVES = torch.float16, torch.bfloat16
+_REPLACED_DTYPES = {torch.float32: HALVES, torch.float64: (torch.float32, *HALVES)}
 """The types that a module's own type replaces while it computes."""
 
 
