@@ -8,10 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from porter.frameworks.code.language import Layer, plain
+from porter.frameworks.code.layer_arguments import constants
 from porter.graph import Op, Shape, ops
 from porter.graph.blocks.parameters import PlainValue
 from porter.graph.ops import CHANNELS_LAST, channels_in, is_map
 from porter.padding import Front, Pads, Site, Window
+
+FUNCTIONS = frozenset({"add", "multiply", "divide", "maximum", "minimum", "concat"})
+"""Kinds that are said where they are applied."""
 
 
 def front_layer(
@@ -61,11 +65,6 @@ def reduce_arguments(op: ops.Reduce) -> dict[str, PlainValue]:
     # Rows and columns have 1 and 2 here as in porter's order, C x H x W; the channels, 0 there, are last.
     is_of_channels = op.over == 0
     return {"axis": -1 if is_of_channels else op.over, "keepdims": True}
-
-
-def one(values: tuple[int, int]) -> PlainValue:
-    """Return a single number if both axes agree, otherwise both."""
-    return values[0] if values[0] == values[1] else values
 
 
 def sides(pads: Pads) -> PlainValue:
@@ -129,17 +128,13 @@ def _resize(op: ops.Resize | ops.ResizeLike, shape: Shape) -> Layer:
     return Layer("resize", arguments)
 
 
-def _constants(values: tuple[float, ...]) -> PlainValue:
-    return values[0] if len(values) == 1 else values
-
-
 OWN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.LocalResponseNorm: plain("local_response_norm", "size", "alpha", "beta", "bias"),
     ops.ChannelScale: lambda op, shape: Layer(
         "ChannelScale", {"features": channels_in(shape), "use_bias": op.bias}
     ),
     ops.Affine: lambda op, shape: Layer(
-        "affine", {"scale": _constants(op.scale), "offset": _constants(op.offset)}
+        "affine", {"scale": constants(op.scale), "offset": constants(op.offset)}
     ),
     ops.ThresholdedRelu: plain("thresholded_relu", "threshold"),
     ops.Power: plain("power", "exponent"),

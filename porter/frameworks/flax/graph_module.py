@@ -15,11 +15,12 @@ from porter.base.dtypes import Array, Dtype, NamedArrays, storage_type
 from porter.base.errors import UsageError, first_line
 from porter.base.options import DEVICE
 from porter.frameworks import UNCUT, Tensors
+from porter.frameworks.code.channels_last import FUNCTIONS
 from porter.frameworks.code.graph_modules import Computation, find_by_name, function_of_several
 from porter.frameworks.code.language import Layer, LayerStep
 from porter.frameworks.flax import QUICKLY, layers
 from porter.frameworks.flax.code import PORTS
-from porter.frameworks.flax.spellings import FUNCTIONS, WITH_TENSORS
+from porter.frameworks.flax.spellings import WITH_TENSORS
 from porter.graph import Dropout
 from porter.graph.plan import Plan
 

@@ -9,20 +9,18 @@ from porter.base.errors import PaddingError
 from porter.frameworks.code.channels_last import (
     OWN,
     front_layer,
-    one,
     pad_arguments,
     reduce_arguments,
     sides,
 )
 from porter.frameworks.code.language import Layer, Spellings, plain
+from porter.frameworks.code.layer_arguments import pair
 from porter.graph import Op, Shape, ops
 from porter.graph.blocks.parameters import PlainValue
 from porter.graph.ops import channels_in
 from porter.padding import Convention, Realisation, Window
 
 _REDUCTIONS = {"mean": "jnp.mean", "max": "jnp.max", "norm": "jnp.linalg.norm"}
-FUNCTIONS = frozenset({"add", "multiply", "divide", "maximum", "minimum", "concat"})
-"""Kinds that are said where they are applied."""
 WITH_TENSORS = frozenset(
     {
         "nnx.Conv",
@@ -149,11 +147,11 @@ def _conv(op: ops.Conv, channels: int, realisation: Realisation) -> Layer:
         "kernel_size": window.kernel,
     }
     steps: dict[str, PlainValue] = {
-        "strides": one(window.stride),
+        "strides": pair(window.stride),
         "padding": "SAME" if needs_no_pads else _padding(native),
     }
     inner: dict[str, PlainValue] = {
-        "kernel_dilation": one(window.dilation),
+        "kernel_dilation": pair(window.dilation),
         "feature_group_count": op.groups,
     }
     return Layer("nnx.Conv", {**ends, **steps, **inner, "use_bias": op.bias})

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from porter.frameworks.code.channels_last import FUNCTIONS
 from porter.frameworks.code.channels_last_text import ChannelsLastLanguage, write_model
 from porter.frameworks.code.code_ports import CodePorts
 from porter.frameworks.code.language import Norm
 from porter.frameworks.code.own_layers import definitions
 from porter.frameworks.code.public_names import public_names, with_names
 from porter.frameworks.mlx.layout import canonical, stored, variables
-from porter.frameworks.mlx.spellings import FUNCTIONS, MAP_OF_FEATURES, MODULES, SPELLINGS
+from porter.frameworks.mlx.spellings import MAP_OF_FEATURES, MODULES, SPELLINGS
 from porter.graph.blocks.parameters import PlainValue
 from porter.graph.plan import Plan
 

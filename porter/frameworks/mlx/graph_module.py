@@ -17,12 +17,13 @@ from porter.base.dtypes import Array, Dtype, NamedArrays
 from porter.base.errors import UsageError
 from porter.base.options import DEVICE
 from porter.frameworks import UNCUT, Tensors
+from porter.frameworks.code.channels_last import FUNCTIONS
 from porter.frameworks.code.graph_modules import Computation, find_by_name, function_of_several
 from porter.frameworks.code.language import Layer, LayerStep
 from porter.frameworks.mlx import layers
 from porter.frameworks.mlx.code import PORTS
 from porter.frameworks.mlx.exact_operations import exact_operations
-from porter.frameworks.mlx.spellings import FUNCTIONS, MODULES
+from porter.frameworks.mlx.spellings import MODULES
 from porter.graph.plan import Plan
 
 

@@ -8,20 +8,18 @@ from typing import Any
 from porter.frameworks.code.channels_last import (
     OWN,
     front_layer,
-    one,
     pad_arguments,
     reduce_arguments,
     sides,
 )
 from porter.frameworks.code.language import Layer, Spellings, plain
+from porter.frameworks.code.layer_arguments import padding_of_cut, pair
 from porter.graph import Op, Shape, ops
 from porter.graph.blocks.parameters import PlainValue
 from porter.graph.ops import channels_in
 from porter.padding import Realisation, Window
 
 _REDUCTIONS = {"mean": "mx.mean", "max": "mx.max", "norm": "mx.linalg.norm"}
-FUNCTIONS = frozenset({"add", "multiply", "divide", "maximum", "minimum", "concat"})
-"""Kinds that are said where they are applied."""
 MODULES = frozenset(
     {
         "nn.Conv2d",
@@ -75,24 +73,17 @@ def _norm(kind: str, size: str = "dims") -> Callable[[Any, Shape], Layer]:
 
 def _transposed(op: ops.ConvTranspose, shape: Shape) -> Layer:
     """Spell a transposed convolution by MLX's own layer where it computes the same, otherwise by that of
-    layers.py. In MLX's, `padding` cuts both sides alike, and `output_padding` gives back fewer cells than a
-    stride at the end. MLX computes another size where the padding is larger than what a kernel reaches.
+    layers.py. MLX computes another size where the padding is larger than what a kernel reaches.
     """
-    window, (top, bottom, left, right) = op.window, op.cut
-    padding, output_padding = (top, left), (top - bottom, left - right)
-    # `output_padding` may be as large as the stride or the dilation less 1.
-    limits = map(max, window.stride, window.dilation)
-    is_native = (
-        op.groups == 1
-        and all(0 <= cells < window.extent(axis) for axis, cells in enumerate(padding))
-        and all(0 <= cells < limit for cells, limit in zip(output_padding, limits, strict=True))
-    )
+    window, native = op.window, padding_of_cut(op)
     sizes: dict[str, PlainValue] = {"in_channels": channels_in(shape), "out_channels": op.filters}
     sizes |= _sizes(window)
-    dilation: dict[str, PlainValue] = {"dilation": one(window.dilation)}
-    if is_native:
-        cut: dict[str, PlainValue] = {"padding": one(padding), "output_padding": one(output_padding)}
-        return Layer("nn.ConvTranspose2d", {**sizes, **cut, **dilation, "bias": op.bias})
+    dilation: dict[str, PlainValue] = {"dilation": pair(window.dilation)}
+    if native is not None and op.groups == 1:
+        padding, output_padding = native
+        if all(cells < window.extent(axis) for axis, cells in enumerate(padding)):
+            cut: dict[str, PlainValue] = {"padding": pair(padding), "output_padding": pair(output_padding)}
+            return Layer("nn.ConvTranspose2d", {**sizes, **cut, **dilation, "bias": op.bias})
     crop: dict[str, PlainValue] = {"crop": sides(op.cut)}
     further: dict[str, PlainValue] = {**dilation, "groups": op.groups, "bias": op.bias}
     return Layer("CroppedConvTranspose2d", {**sizes, **crop, **further})
@@ -150,7 +141,7 @@ def _conv(op: ops.Conv, channels: int, realisation: Realisation) -> Layer:
     `channels` is the number that it reads.
     """
     channel_counts: dict[str, PlainValue] = {"in_channels": channels, "out_channels": op.filters}
-    window = {**_sizes(op.window), **_padding(realisation), "dilation": one(op.window.dilation)}
+    window = {**_sizes(op.window), **_padding(realisation), "dilation": pair(op.window.dilation)}
     return Layer("nn.Conv2d", {**channel_counts, **window, "groups": op.groups, "bias": op.bias})
 
 
@@ -161,7 +152,7 @@ def _max_pool(op: ops.MaxPool, channels: int, realisation: Realisation) -> Layer
     window = {**_sizes(op.window), **_padding(realisation)}
     if op.window.dilation == (1, 1):
         return Layer("nn.MaxPool2d", window)
-    return Layer("dilated_max_pool", {**window, "dilation": one(op.window.dilation)})
+    return Layer("dilated_max_pool", {**window, "dilation": pair(op.window.dilation)})
 
 
 def _avg_pool(op: ops.AvgPool, channels: int, realisation: Realisation) -> Layer:
@@ -181,7 +172,7 @@ def _avg_pool(op: ops.AvgPool, channels: int, realisation: Realisation) -> Layer
 
 
 def _sizes(window: Window) -> dict[str, PlainValue]:
-    return {"kernel_size": one(window.kernel), "stride": one(window.stride)}
+    return {"kernel_size": pair(window.kernel), "stride": pair(window.stride)}
 
 
 def _padding(realisation: Realisation) -> dict[str, PlainValue]:
@@ -189,13 +180,13 @@ def _padding(realisation: Realisation) -> dict[str, PlainValue]:
     is right.
     """
     top, _, left, _ = realisation.native.pads
-    return {"padding": one((top, left))}
+    return {"padding": pair((top, left))}
 
 
 SPELLINGS = Spellings(
     "MLX",
     PLAIN,
     {ops.Conv: _conv, ops.MaxPool: _max_pool, ops.AvgPool: _avg_pool},
-    front_layer("mx.pad", lambda window: {**_sizes(window), "dilation": one(window.dilation)}),
+    front_layer("mx.pad", lambda window: {**_sizes(window), "dilation": pair(window.dilation)}),
 )
 """Every op of a plan as a layer."""

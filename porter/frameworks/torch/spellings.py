@@ -10,6 +10,7 @@ from typing import Any
 
 from porter.formats.torch_export.plain import PLAIN as ROWS, AtenRow
 from porter.frameworks.code.language import Layer, plain
+from porter.frameworks.code.layer_arguments import constants, padding_of_cut, pair
 from porter.graph import Op, Shape, ops
 from porter.graph.blocks.parameters import PlainValue
 from porter.graph.ops import AXES, Function, Mode, channels_axis, channels_in, is_map
@@ -70,7 +71,8 @@ def _batch_norm(op: ops.BatchNorm, shape: Shape) -> Layer:
     kind = "BatchNorm2d" if is_map(shape) else "BatchNorm1d"
     affine = op.scale or op.center
     return Layer(
-        kind, {"num_features": _channels(shape), "eps": op.epsilon, "momentum": op.momentum, "affine": affine}
+        kind,
+        {"num_features": channels_in(shape), "eps": op.epsilon, "momentum": op.momentum, "affine": affine},
     )
 
 
@@ -80,7 +82,7 @@ def _layer_norm(op: ops.LayerNorm, shape: Shape) -> Layer:
     return Layer(
         kind,
         {
-            "normalized_shape": _channels(shape),
+            "normalized_shape": channels_in(shape),
             "eps": op.epsilon,
             "elementwise_affine": op.scale or op.center,
         },
@@ -91,34 +93,31 @@ def _rms_norm(op: ops.RmsNorm, shape: Shape) -> Layer:
     """Return an RMS norm; on maps it is porter's own, over the channels of each cell."""
     kind = "RMSNorm2d" if is_map(shape) else "RMSNorm"
     return Layer(
-        kind, {"normalized_shape": _channels(shape), "eps": op.epsilon, "elementwise_affine": op.scale}
+        kind, {"normalized_shape": channels_in(shape), "eps": op.epsilon, "elementwise_affine": op.scale}
     )
 
 
 def _group_norm(op: ops.GroupNorm, shape: Shape) -> Layer:
     """Return a GroupNorm; torch's has both a scale and a centre, or neither."""
-    sizes: dict[str, PlainValue] = {"num_groups": op.groups, "num_channels": _channels(shape)}
+    sizes: dict[str, PlainValue] = {"num_groups": op.groups, "num_channels": channels_in(shape)}
     return Layer("GroupNorm", {**sizes, "eps": op.epsilon, "affine": op.scale or op.center})
 
 
 def _conv_transpose(op: ops.ConvTranspose, shape: Shape) -> Layer:
-    """Return a ConvTranspose2d if its arguments can say the cut: `padding` cuts both sides alike, and
-    `output_padding` gives back fewer cells than a stride at the end.
-    """
-    window, (top, bottom, left, right) = op.window, op.cut
-    padding, output_padding = (top, left), (top - bottom, left - right)
-    # torch allows an `output_padding` below the larger of stride and dilation.
-    limits = map(max, window.stride, window.dilation)
-    is_native = min(padding) >= 0 and all(
-        0 <= cells < limit for cells, limit in zip(output_padding, limits, strict=True)
-    )
-    channels: dict[str, PlainValue] = {"in_channels": _channels(shape), "out_channels": op.filters}
-    further: dict[str, PlainValue] = {"dilation": pair(window.dilation), "groups": op.groups, "bias": op.bias}
-    if is_native:
-        cut: dict[str, PlainValue] = {"padding": pair(padding), "output_padding": pair(output_padding)}
-        return Layer("ConvTranspose2d", {**channels, **_window(window), **cut, **further})
+    """Return a ConvTranspose2d if its arguments can say the cut."""
+    channels: dict[str, PlainValue] = {"in_channels": channels_in(shape), "out_channels": op.filters}
+    sizes = {**channels, **_window(op.window)}
+    further: dict[str, PlainValue] = {
+        "dilation": pair(op.window.dilation),
+        "groups": op.groups,
+        "bias": op.bias,
+    }
+    native = padding_of_cut(op)
+    if native is None:
+        return Layer("CroppedConvTranspose2d", {**sizes, "crop": torch_pads(op.cut), **further})
+    padding, output_padding = map(pair, native)
     return Layer(
-        "CroppedConvTranspose2d", {**channels, **_window(window), "crop": torch_pads(op.cut), **further}
+        "ConvTranspose2d", {**sizes, "padding": padding, "output_padding": output_padding, **further}
     )
 
 
@@ -232,7 +231,7 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ),
     ops.ReduceMap: lambda op, shape: Layer(f"{op.function}_{op.axis}"),
     ops.Dense: lambda op, shape: Layer(
-        "Linear", {"in_features": _channels(shape), "out_features": op.units, "bias": op.bias}
+        "Linear", {"in_features": channels_in(shape), "out_features": op.units, "bias": op.bias}
     ),
     ops.BatchNorm: _batch_norm,
     ops.LayerNorm: _layer_norm,
@@ -242,14 +241,14 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
         "LocalResponseNorm", {"size": op.size, "alpha": op.alpha * op.size, "beta": op.beta, "k": op.bias}
     ),
     ops.ChannelScale: lambda op, shape: Layer(
-        "ChannelScale", {"channels": _channels(shape), "bias": op.bias}
+        "ChannelScale", {"channels": channels_in(shape), "bias": op.bias}
     ),
     ops.Affine: lambda op, shape: Layer(
-        "Affine", {"scale": _constants(op.scale), "offset": _constants(op.offset)}
+        "Affine", {"scale": constants(op.scale), "offset": constants(op.offset)}
     ),
     ops.ThresholdedRelu: lambda op, shape: Layer("Threshold", {"threshold": op.threshold, "value": 0.0}),
     ops.Clip: plain("Hardtanh", min_val="low", max_val="high"),
-    ops.PRelu: lambda op, shape: Layer("PReLU", {"num_parameters": _channels(shape)}),
+    ops.PRelu: lambda op, shape: Layer("PReLU", {"num_parameters": channels_in(shape)}),
     ops.Elu: plain("ELU", "alpha"),
     ops.Softplus: lambda op, shape: Layer(
         "Softplus", *(() if op.cut else ({"threshold": 40}, "torch's own threshold, 20, loses 2e-9"))
@@ -302,7 +301,7 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
         "Reduce", {"function": _METHODS[op.function], "dim": 1 + op.axis}
     ),
     ops.OfArray: lambda op, shape: Layer(type(op).__name__, {"sizes": op.sizes}),
-    ops.Tokens: lambda op, shape: Layer("Tokens", {"count": op.count, "width": _channels(shape)}),
+    ops.Tokens: lambda op, shape: Layer("Tokens", {"count": op.count, "width": channels_in(shape)}),
     ops.Resize: _resize,
     ops.ResizeLike: _resize_like,
     ops.AsLarge: lambda op, shape: Layer(type(op).__name__, {"rows": op.rows, "columns": op.columns}),
@@ -375,15 +374,6 @@ def torch_pads(pads: Pads) -> tuple[int, int, int, int]:
     return left, right, top, bottom
 
 
-def pair(values: tuple[int, ...] | tuple[float, ...]) -> PlainValue:
-    """Return a single number if both axes agree, as torch's layers accept it."""
-    return values[0] if values[0] == values[1] else values
-
-
-def _channels(shape: Shape) -> int:
-    return channels_in(shape)
-
-
 def _window(window: Window) -> dict[str, PlainValue]:
     return {"kernel_size": pair(window.kernel), "stride": pair(window.stride)}
 
@@ -398,8 +388,3 @@ def _padding(realisation: Realisation) -> dict[str, PlainValue]:
 
 def _ceil_mode(realisation: Realisation) -> dict[str, PlainValue]:
     return {"ceil_mode": realisation.native.rounding == "ceil"}
-
-
-def _constants(values: tuple[float, ...]) -> PlainValue:
-    """Return a single number if it is the same for all channels."""
-    return values[0] if len(values) == 1 else values
