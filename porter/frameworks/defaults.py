@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from porter.base.errors import CannotRun
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from porter.base.dtypes import Array, Dtype
     from porter.base.errors import PorterError
@@ -42,19 +42,20 @@ def with_other_pads(model: Any, plan: Plan) -> None:
     """
 
 
-def refusals(plan: Plan) -> tuple[PorterError, ...]:
-    """Return no refusals: the framework has words for every op."""
-    return ()
+class DestinationDefaults:
+    """What most destinations give. See porter.frameworks.Destination."""
 
+    def refusals(self, plan: Plan) -> Sequence[PorterError]:
+        """Return no refusals: the framework has words for every op."""
+        return ()
 
-def code_files(plan: Plan, layers: LayerNames) -> dict[str, bytes]:
-    """Return no files: a port has no code."""
-    return {}
+    def code_files(self, plan: Plan, layers: LayerNames) -> Mapping[str, bytes]:
+        """Return no files: a port has no code."""
+        return {}
 
-
-def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
-    """Return no fillings: the model has only the tensors that the graph has."""
-    return {}
+    def fillings(self, graph: Graph, tensors: Tensors) -> Mapping[str, int]:
+        """Return no fillings: the model has only the tensors that the graph has."""
+        return {}
 
 
 def counted_layers(graph: Graph, convolutions: Collection[str], layers: LayerNames) -> Mapping[str, str]:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from porter.frameworks.defaults import DestinationDefaults
+
 if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.base.dtypes import Dtype
     from porter.frameworks import LayerNames, OwnTensors, Tensors
@@ -14,7 +16,7 @@ if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.graph.plan import Plan
 
 
-class CodeDestination(ABC):
+class CodeDestination(DestinationDefaults, ABC):
     """Three functions of a destination. `layers` and `about` are unused: every destination takes them."""
 
     @abstractmethod

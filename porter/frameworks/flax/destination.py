@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from porter.frameworks import defaults
 from porter.frameworks.code.destination import CodeDestination
 from porter.frameworks.flax import engine
 from porter.frameworks.flax.layout import CAPABILITIES, WEIGHTS_FILE
@@ -24,9 +23,6 @@ class FlaxDestination(CodeDestination):
     CAPABILITIES = CAPABILITIES
     NAMES_LAYERS = False
     ENGINE: PortEngine = engine
-
-    fillings = staticmethod(defaults.fillings)
-    refusals = staticmethod(defaults.refusals)
 
     def ports(self) -> CodePorts:
         from porter.frameworks.flax.code import PORTS

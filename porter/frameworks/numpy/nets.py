@@ -31,7 +31,8 @@ from porter.base.options import DTYPE
 from porter.filegraph.names import Names
 from porter.filegraph.program import KernelProgram
 from porter.files import digest
-from porter.frameworks import LayerNames, OwnTensors, Tensors, defaults
+from porter.frameworks import LayerNames, OwnTensors, Tensors
+from porter.frameworks.defaults import DestinationDefaults
 from porter.frameworks.numpy import engine, ports
 from porter.frameworks.port_tensors import expect_tensor
 from porter.frameworks.spelled import Spelled
@@ -162,7 +163,7 @@ class Maker(ABC):
 M = TypeVar("M", bound=Maker)
 
 
-class NetDestination(ABC, Generic[M]):
+class NetDestination(DestinationDefaults, ABC, Generic[M]):
     """See porter.frameworks.Destination and PortEngine, which it is both.
 
     Attributes:
@@ -192,8 +193,6 @@ class NetDestination(ABC, Generic[M]):
     run = staticmethod(ports.run)
     with_other_pads = staticmethod(ports.with_other_pads)
     classifier = staticmethod(ports.classifier)
-    fillings = staticmethod(defaults.fillings)
-    code_files = staticmethod(defaults.code_files)
 
     def __init__(self) -> None:
         self.ENGINE: PortEngine = self

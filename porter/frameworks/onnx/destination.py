@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from porter.frameworks import defaults
+from porter.frameworks.defaults import DestinationDefaults
 from porter.frameworks.onnx import engine
 from porter.frameworks.onnx.layout import MODEL_FILE, fillings
 from porter.frameworks.onnx.port_files import read_port, write
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from porter.frameworks import PortEngine
 
 
-class OnnxDestination:
+class OnnxDestination(DestinationDefaults):
     """Writes ONNX's ports."""
 
     NAME = "onnx"
@@ -26,8 +26,6 @@ class OnnxDestination:
     CAPABILITIES = CAPABILITIES
 
     fillings = staticmethod(fillings)
-    refusals = staticmethod(defaults.refusals)
-    code_files = staticmethod(defaults.code_files)
     write = staticmethod(write)
     read_port = staticmethod(read_port)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from porter.frameworks import defaults
+from porter.frameworks.defaults import DestinationDefaults
 from porter.frameworks.tf import engine
 from porter.frameworks.tf.ports.archive import MODEL_FILE
 from porter.frameworks.tf.ports.sites import CAPABILITIES
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from porter.frameworks import PortEngine
 
 
-class KerasDestination:
+class KerasDestination(DestinationDefaults):
     """Writes Keras's ports."""
 
     NAME = "tf"
@@ -25,9 +25,6 @@ class KerasDestination:
     MODEL_FILE = MODEL_FILE
     CAPABILITIES = CAPABILITIES
 
-    fillings = staticmethod(defaults.fillings)
-    refusals = staticmethod(defaults.refusals)
-    code_files = staticmethod(defaults.code_files)
     write = staticmethod(write)
     read_port = staticmethod(read_port)
 

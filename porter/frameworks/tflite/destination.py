@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from porter.base.errors import GraphError
-from porter.frameworks import defaults
+from porter.frameworks.defaults import DestinationDefaults
 from porter.frameworks.tf.ports.sites import CAPABILITIES as KERAS
 from porter.frameworks.tflite import FILE, engine
 from porter.graph import ops
@@ -27,7 +27,7 @@ _CAPABILITIES = replace(
 """https://github.com/google-ai-edge/LiteRT/issues/4847"""
 
 
-class LiteDestination:
+class LiteDestination(DestinationDefaults):
     """Writes TensorFlow Lite's ports."""
 
     NAME = "tflite"
@@ -38,9 +38,6 @@ class LiteDestination:
     IN_FLOAT32 = CONVERTED = True
     ENGINE: PortEngine = engine
     CAPABILITIES = _CAPABILITIES
-
-    fillings = staticmethod(defaults.fillings)
-    code_files = staticmethod(defaults.code_files)
 
     def refusals(self, plan: Plan) -> list[PorterError]:
         """Return an error for each op that TensorFlow Lite has no operator for; these would need TensorFlow's

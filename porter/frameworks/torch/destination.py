@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from porter.frameworks import defaults
+from porter.frameworks.defaults import DestinationDefaults
 from porter.frameworks.torch import engine
 from porter.frameworks.torch.layout import CAPABILITIES, WEIGHTS_FILE
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.graph.plan import Plan
 
 
-class TorchDestination:
+class TorchDestination(DestinationDefaults):
     """Writes PyTorch's ports."""
 
     NAME = "torch"
@@ -29,8 +29,6 @@ class TorchDestination:
     NAMES_LAYERS = False
     ENGINE: PortEngine = engine
     CAPABILITIES = CAPABILITIES
-
-    refusals = staticmethod(defaults.refusals)
 
     def fillings(self, graph: Graph, tensors: Tensors) -> dict[str, int]:
         """Return the entries of a state_dict that the source lacks, by key, with the number that fills each
