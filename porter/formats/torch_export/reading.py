@@ -119,7 +119,7 @@ def _constant_argument_sizes(scope: Scope, name: str, sizes_stated: Sequence[Any
     how often these are those of what it repeats.
     """
     if name not in ("repeats", "dims"):
-        return constant_sizes(scope.node, sizes_stated)
+        return [_known(size) for size in constant_sizes(scope.node, sizes_stated)]
     source = first_value(scope.node)
     count = len(scope.node.sizes[0])
     source_sizes = scope.tensor(source).sizes if source else ()
@@ -129,9 +129,18 @@ def _constant_argument_sizes(scope: Scope, name: str, sizes_stated: Sequence[Any
     sizes_before = [*new_axes, *source_sizes][-len(sizes_stated) :]
     sizes_after = constant_sizes(scope.node, [None] * count)[-len(sizes_stated) :]
     return [
-        stated if isinstance(stated, int) else after // before
+        stated if isinstance(stated, int) else _known(after) // before
         for stated, after, before in zip(sizes_stated, sizes_after, sizes_before, strict=True)
     ]
+
+
+def _known(size: int | str) -> int:
+    """Return a size of a constant. An open one is Unsupported: what is repeated for each row of an image is no
+    constant.
+    """
+    if isinstance(size, str):
+        raise Unsupported("to sizes of the image")
+    return size
 
 
 def _is_size(nodes: Mapping[str, AtenNode], argument: Any) -> bool:

@@ -381,16 +381,24 @@ def test_every_op_that_is_read_or_run_is_one_of_torch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("free", "decomposed"),
+    ("free", "decomposed", "only"),
     [
-        pytest.param(*form, id=name, marks=[pytest.mark.full] if all(form) else [])
-        for name, form in FORMS.items()
+        *(
+            pytest.param(*form, None, id=name, marks=[pytest.mark.full] if all(form) else [])
+            for name, form in FORMS.items()
+        ),
+        # Its weights are repeated for each row of the image, which is open.
+        pytest.param(True, True, "cells", id="any size, decomposed, one of them"),
     ],
 )
-def test_a_program_computes_what_torch_computes(free: bool, decomposed: bool, tmp_path: Path) -> None:
+def test_a_program_computes_what_torch_computes(
+    free: bool, decomposed: bool, only: str | None, tmp_path: Path
+) -> None:
     cases = {**CASES, **({} if free else FIXED_ONLY), **({} if decomposed else WHOLE_ONLY)}
     if not (free or decomposed):  # the other cases are in both of the forms above it
         cases = {**FIXED_ONLY, **WHOLE_AND_FIXED}
+    if only is not None:
+        cases = {only: cases[only]}
     model, image = Ops(cases).eval(), torch.randn(2, 6, *SIZE, generator=torch.Generator().manual_seed(1))
     checkpoint = read_checkpoint(export(model, image, tmp_path, free, decomposed)[0])
     graph = checkpoint.graph
