@@ -135,8 +135,8 @@ def _constant_argument_sizes(scope: Scope, name: str, sizes_stated: Sequence[Any
 
 
 def _known(size: int | str) -> int:
-    """Return a size of a constant. An open one is Unsupported: what is repeated for each row of an image is no
-    constant.
+    """Return a size of a constant. An open one is Unsupported: what is repeated for each row of an image is
+    no constant.
     """
     if isinstance(size, str):
         raise Unsupported("to sizes of the image")
