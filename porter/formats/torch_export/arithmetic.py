@@ -23,8 +23,8 @@ from porter.filegraph.tensors.several import attention, bilinear, matmul, matmul
 from porter.filegraph.tensors.tensor import Scope, Tensor
 from porter.filegraph.value_names import NodeOutput
 from porter.formats.torch_export.nodes import AtenNode, Walk
+from porter.formats.torch_export.op_readers import AtenFunction, Call
 from porter.formats.torch_export.program_sizes import whole_numbers
-from porter.formats.torch_export.reading import AtenFunction, Call
 from porter.graph import ops
 
 _MOST_MOVES = 8

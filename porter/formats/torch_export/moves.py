@@ -17,7 +17,7 @@ from porter.filegraph.tensors.several import concat, stack
 from porter.filegraph.tensors.tensor import Scope, Tensor
 from porter.filegraph.walk import Zeros, leave_out
 from porter.formats.torch_export.constants import COPIES, REALS, SAME, cast, take_indexed, type_name
-from porter.formats.torch_export.reading import AtenFunction, as_list
+from porter.formats.torch_export.op_readers import AtenFunction, as_list
 
 DROPOUTS: Mapping[str, str] = {
     "dropout": "Dropout",

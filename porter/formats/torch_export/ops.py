@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from porter.base.name_tables import by_name
 from porter.filegraph.tensors.several import einsum, maximum
 from porter.formats.torch_export import arithmetic, constants, moves, patches, reductions, resizing, windows
+from porter.formats.torch_export.op_readers import AtenFunction, Reader, reader_of, reader_of_row
 from porter.formats.torch_export.plain import PLAIN
 from porter.formats.torch_export.program_sizes import SIZES, read_size
-from porter.formats.torch_export.reading import AtenFunction, Reader, reader_of, reader_of_row
 from porter.graph import ChannelShuffle, DepthToSpace
 
 FUNCTIONS: Mapping[str, AtenFunction] = by_name(

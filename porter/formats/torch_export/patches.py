@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from porter.filegraph.layers import symmetric_pads
 from porter.filegraph.layouts.dims import Dim
 from porter.filegraph.tensors.tensor import Tensor
-from porter.formats.torch_export.reading import AtenFunction, Call
+from porter.formats.torch_export.op_readers import AtenFunction, Call
 from porter.padding import Pads, Window
 
 Pair = Sequence[int]

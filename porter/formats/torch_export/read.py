@@ -29,10 +29,10 @@ from porter.formats.torch_export.archive import FLOATS, TYPES, Archive, read_arc
 from porter.formats.torch_export.argument_kinds import expect_kinds
 from porter.formats.torch_export.constants import RESHAPES, SIZED, are_same_for_images, is_cast
 from porter.formats.torch_export.guards import holds_at_every_size, traced_sizes, why_only_size
-from porter.formats.torch_export.kinds import kind_of, operands
 from porter.formats.torch_export.moves import VIEWS
 from porter.formats.torch_export.nodes import AtenNode, AtenProgram, Sizes, Walk, read_program
 from porter.formats.torch_export.ops import READERS
+from porter.formats.torch_export.pattern_names import kind_of, operands
 from porter.formats.torch_export.program_sizes import SIZES
 from porter.formats.torch_export.rewrites import state_cast_types, with_table_rows
 from porter.formats.torch_export.writes import replace_writes

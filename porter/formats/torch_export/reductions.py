@@ -13,7 +13,7 @@ from porter.filegraph.tensors.reductions import Reduction
 from porter.filegraph.tensors.several import maximum, minimum
 from porter.filegraph.tensors.tensor import Tensor
 from porter.formats.torch_export.constants import REALS, type_name
-from porter.formats.torch_export.reading import AtenFunction, as_list
+from porter.formats.torch_export.op_readers import AtenFunction, as_list
 from porter.graph import LogSoftmax, Softmax
 
 

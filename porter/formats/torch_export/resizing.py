@@ -11,7 +11,7 @@ from porter.base.name_tables import by_name
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.layouts.dims import Dim, ratio
 from porter.filegraph.tensors.tensor import Tensor
-from porter.formats.torch_export.reading import AtenFunction, Call
+from porter.formats.torch_export.op_readers import AtenFunction, Call
 from porter.graph import Resize
 from porter.graph.ops import Mode
 

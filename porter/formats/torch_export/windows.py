@@ -19,7 +19,7 @@ from porter.filegraph.tensors.stacks import stack_maps, unstack_maps
 from porter.filegraph.tensors.tensor import Tensor
 from porter.filegraph.walk import Read
 from porter.formats.torch_export.constants import convolve_pointwise
-from porter.formats.torch_export.reading import AtenFunction, Call
+from porter.formats.torch_export.op_readers import AtenFunction, Call
 from porter.graph import Conv, ConvTranspose
 from porter.graph.ops import Function
 from porter.padding import LOWEST, Average, Convention, Pads, Window

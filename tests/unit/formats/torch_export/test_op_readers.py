@@ -10,8 +10,8 @@ from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.tensors.tensor import Tensor
 from porter.filegraph.walk import NodeWalk
 from porter.formats.torch_export.nodes import AtenNode
+from porter.formats.torch_export.op_readers import reader_of
 from porter.formats.torch_export.ops import FUNCTIONS, READERS
-from porter.formats.torch_export.reading import reader_of
 
 IMAGE = ("image", 0)
 
