@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from porter.base.errors import FileError
+from porter.base.errors import FileError, some
 
 Version = Literal["tf-checkpoint-v1", "tf-checkpoint-v2"]
 TABLE_MAGIC = struct.pack("<Q", 0xDB4775248B80FB57)
@@ -25,7 +25,6 @@ _LATEST_PATTERN = re.compile(r'^\s*model_checkpoint_path\s*:\s*"((?:[^"\\]|\\.)*
 _STATE_FILE = "checkpoint"
 _MOST_STATE_BYTES = 1 << 20
 _MOST_SHARDS = 4096
-_MOST_LISTED = 5
 
 
 @dataclass(frozen=True)
@@ -161,7 +160,7 @@ def _find_shards(prefix: Path) -> tuple[Path, ...]:
             where=prefix,
             next="remove those of the older one",
         )
-    expected = ", ".join(missing[:_MOST_LISTED]) or f"{prefix.name}.data-00000-of-00001"
+    expected = some(missing) or f"{prefix.name}.data-00000-of-00001"
     raise FileError(
         f"the checkpoint's data is missing: expected {expected}",
         where=prefix,
@@ -214,7 +213,7 @@ def _latest_checkpoint(folder: Path) -> Path:
     """
     state = folder / _STATE_FILE
     checkpoints = sorted(path.name.removesuffix(".index") for path in folder.glob("*.index"))
-    listed = ", ".join(checkpoints[:_MOST_LISTED]) or "none"
+    listed = some(checkpoints) or "none"
     if not state.is_file():
         if len(checkpoints) == 1:
             return folder / checkpoints[0]

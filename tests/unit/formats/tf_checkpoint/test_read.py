@@ -167,6 +167,12 @@ def test_a_folder_that_leaves_it_open(copied: Path) -> None:
     assert "names 2 latest checkpoints" in unreadable(copied)
     state.unlink()
     assert "several checkpoints: model.ckpt-7, model.ckpt-9" in unreadable(copied)
+    older = [copied / f"model.ckpt-{step}.index" for step in range(1, 6)]
+    for index in older:
+        index.touch()
+    assert "model.ckpt-4, model.ckpt-5, and 2 more" in unreadable(copied)
+    for index in older:
+        index.unlink()
     (copied / "model.ckpt-9.index").unlink()
     assert read_checkpoint(copied).files[0].name == "model.ckpt-7.index"
 
