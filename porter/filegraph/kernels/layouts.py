@@ -43,6 +43,24 @@ def flatten(x: Numbers, order: str = "CHW") -> Numbers:
     return reorder_axes(x, "NCHW", f"N{order}").reshape(len(x), -1)
 
 
+def space_to_depth(x: Numbers, side: int) -> Numbers:
+    """Make channels of the cells of blocks, those of a block's first row first. A map C×4×6 by blocks of 2×2
+    becomes 4C×2×3.
+    """
+    images, channels, rows, columns = x.shape
+    blocks = x.reshape(images, channels, rows // side, side, columns // side, side)
+    return blocks.transpose(0, 3, 5, 1, 2, 4).reshape(images, -1, rows // side, columns // side)
+
+
+def depth_to_space(x: Numbers, side: int) -> Numbers:
+    """Make the cells of blocks of parts of the channels, the first ones the block's first row. A map 4C×2×3
+    by blocks of 2×2 becomes C×4×6.
+    """
+    images, channels, rows, columns = x.shape
+    blocks = x.reshape(images, side, side, channels // side**2, rows, columns)
+    return blocks.transpose(0, 3, 4, 1, 5, 2).reshape(images, -1, rows * side, columns * side)
+
+
 def resize_nearest(x: Numbers, factors: Sequence[float]) -> Numbers:
     """Make every axis `factors` times as long. A cell takes the number of the one at its own place divided by
     the factor, rounded down.

@@ -14,7 +14,7 @@ import numpy as np
 from porter.base.dtypes import Numbers
 from porter.base.name_tables import by_name
 from porter.filegraph.kernels import values, windows
-from porter.filegraph.kernels.layouts import pad, resize_nearest
+from porter.filegraph.kernels.layouts import depth_to_space, pad, resize_nearest, space_to_depth
 from porter.filegraph.kernels.resizing import Rule, resize
 from porter.filegraph.kernels.settings import Settings
 from porter.filegraph.kernels.windows import Grid
@@ -242,26 +242,6 @@ def _upsample(settings: Settings, x: Numbers, kernel: Numbers | None = None) -> 
     return windows.conv_transpose(x, kernel, None, grid, x.shape[1])
 
 
-def _space_to_depth(settings: Settings, x: Numbers) -> Numbers:
-    """Compute space_to_depth: the cells of blocks become channels, those of a block's first row first. A map
-    C×4×6 by blocks of 2×2 becomes 4C×2×3.
-    """
-    images, channels, rows, columns = x.shape
-    side = settings.count("block_size", 1)
-    blocks = x.reshape(images, channels, rows // side, side, columns // side, side)
-    return blocks.transpose(0, 3, 5, 1, 2, 4).reshape(images, -1, rows // side, columns // side)
-
-
-def _depth_to_space(settings: Settings, x: Numbers) -> Numbers:
-    """Compute depth_to_space: parts of the channels become the cells of blocks, the first ones the block's
-    first row.
-    """
-    images, channels, rows, columns = x.shape
-    side = settings.count("block_size", 1)
-    blocks = x.reshape(images, side, side, channels // side**2, rows, columns)
-    return blocks.transpose(0, 3, 4, 1, 5, 2).reshape(images, -1, rows * side, columns * side)
-
-
 def _reshape(settings: Settings, x: Numbers) -> Numbers:
     """Compute Reshape: 0 keeps a size, -2 keeps all further ones, -3 makes one of two. A size of -1 is left
     to numpy.
@@ -407,8 +387,8 @@ _ROWS: Mapping[str, Row] = by_name(
         "SwapAxis swapaxes": row(
             lambda settings, x: x.swapaxes(settings.count("dim1", 0), settings.count("dim2", 0))
         ),
-        "depth_to_space": row(_depth_to_space),
-        "space_to_depth": row(_space_to_depth),
+        "depth_to_space": row(lambda settings, x: depth_to_space(x, settings.count("block_size", 1))),
+        "space_to_depth": row(lambda settings, x: space_to_depth(x, settings.count("block_size", 1))),
         "transpose": row(lambda settings, x: x.transpose(settings.counts("axes"))),
         "UpSampling": row(_upsample),
     }

@@ -13,7 +13,7 @@ import numpy as np
 from porter.base.dtypes import Numbers
 from porter.base.name_tables import by_name
 from porter.filegraph.kernels import values, windows
-from porter.filegraph.kernels.layouts import channels_last, pad, reorder_axes
+from porter.filegraph.kernels.layouts import channels_last, depth_to_space, pad, reorder_axes, space_to_depth
 from porter.filegraph.kernels.resizing import Rule, resize
 from porter.filegraph.kernels.windows import Grid, same_pads
 from porter.filegraph.program import KernelProgram, OperatorCall, Row
@@ -220,24 +220,9 @@ def _split_by_sizes(operator: Operator, x: Numbers, sizes: Any, axis: Any) -> tu
     return tuple(np.split(x, np.cumsum(known)[:-1], number))
 
 
-def _depth_to_space(operator: Operator, x: Numbers) -> Any:
-    """Compute DEPTH_TO_SPACE: parts of the channels become the cells of blocks, block rows first. A map
-    2×3×4C by blocks of 2×2 becomes 4×6×C.
-    """
-    side = operator.option(schema.BLOCK_SIZE)
-    images, rows, columns, channels = x.shape
-    parts = x.reshape(images, rows, columns, side, side, channels // side**2).transpose(0, 1, 3, 2, 4, 5)
-    return parts.reshape(images, rows * side, columns * side, -1)
-
-
-def _space_to_depth(operator: Operator, x: Numbers) -> Any:
-    """Compute SPACE_TO_DEPTH: the cells of blocks become channels, block rows first. A map 4×6×C by blocks of
-    2×2 becomes 2×3×4C.
-    """
-    side = operator.option(schema.BLOCK_SIZE)
-    images, rows, columns, channels = x.shape
-    parts = x.reshape(images, rows // side, side, columns // side, side, channels).transpose(0, 1, 3, 2, 4, 5)
-    return parts.reshape(images, rows // side, columns // side, -1)
+def _of_blocks(kernel: Callable[[Numbers, int], Numbers]) -> Callable[..., Any]:
+    """Make the row of an operator of blocks whose side it states."""
+    return lambda operator, x: channels_last(kernel)(x, operator.option(schema.BLOCK_SIZE))
 
 
 def _space_to_batch(operator: Operator, x: Numbers, block: Any, pads: Any) -> Any:
@@ -354,7 +339,7 @@ _ROWS: Mapping[str, Callable[..., Any]] = by_name(
         "CONV_2D": _conv,
         "CUMSUM": _cumsum,
         "DEPTHWISE_CONV_2D": _depthwise_conv,
-        "DEPTH_TO_SPACE": _depth_to_space,
+        "DEPTH_TO_SPACE": _of_blocks(depth_to_space),
         "EXPAND_DIMS": _elementwise(lambda x, axis: np.expand_dims(x, _as_ints(axis)[0])),
         "FILL": _elementwise(lambda sizes, number: np.full(_as_ints(sizes), number)),
         "FULLY_CONNECTED": lambda operator, x, kernel, bias=None: values.dense(
@@ -385,7 +370,7 @@ _ROWS: Mapping[str, Callable[..., Any]] = by_name(
         "LOG_SOFTMAX": lambda operator, x: values.log_softmax(x, -1),
         "SOFTMAX": lambda operator, x: values.softmax(operator.option(schema.SOFTMAX_BETA) * x, -1),
         "SPACE_TO_BATCH_ND": _space_to_batch,
-        "SPACE_TO_DEPTH": _space_to_depth,
+        "SPACE_TO_DEPTH": _of_blocks(space_to_depth),
         "SPLIT": lambda operator, axis, x: tuple(np.split(x, len(operator.gives), _as_ints(axis)[0])),
         "SPLIT_V": _split_by_sizes,
         "SQUEEZE": _squeeze,
