@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from porter.base.errors import UsageError
+from porter.base.name_tables import natural_order
 from porter.base.options import FROM_MODEL
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.recognition import known_format
@@ -295,10 +296,8 @@ def _sort_by_name(layers: Sequence[WeightsLayer], separator: str) -> list[Weight
 
 
 def _natural_key(name: str) -> list[tuple[int, str]]:
-    """Return a key that compares numbers by their size, and has `preact` first."""
-    if name.startswith("pre"):
-        return [(-2, name)]
-    return [(int(piece), "") if piece.isdigit() else (-1, piece) for piece in _NUMBER.split(name)]
+    """Return a key of the natural order that has `preact` first."""
+    return [(-1, name)] if name.startswith("pre") else natural_order(name)
 
 
 def _put_norms_beside_layers(layers: Sequence[WeightsLayer], ordered: bool) -> Iterator[WeightsLayer]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 
 from porter.base.dtypes import NamedArrays, is_floating
 from porter.base.errors import FileError
+from porter.base.name_tables import natural_order
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.value_names import NodeOutput, value_name
 from porter.formats.limits import most_bytes
@@ -170,13 +170,6 @@ def _with_graph(checkpoint: Checkpoint, plain: PlainGraph, refuse: Refuse) -> Ch
     return replace(checkpoint, tensors=tensors, notes=notes, graph=graph)
 
 
-def _natural_order(name: str) -> list[tuple[int, str]]:
-    """Return a key that sorts `output_10` after `output_2`, because a signature does not keep the order of
-    its inputs and outputs.
-    """
-    return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name)]
-
-
 def _choose_image(
     graph: Inlined, outputs: Sequence[str], candidates: Sequence[str]
 ) -> tuple[str | None, str]:
@@ -243,8 +236,8 @@ def _choose_signature(meta: Any) -> _Signature:
 
 
 def _references(infos: Mapping[str, Any]) -> list[NodeOutput]:
-    """Return the values that a signature names, in the natural order of its keys."""
-    return [parse_reference(infos[key].name) for key in sorted(infos, key=_natural_order)]
+    """Return the values that a signature names, in the natural order of its keys: it does not keep theirs."""
+    return [parse_reference(infos[key].name) for key in sorted(infos, key=natural_order)]
 
 
 def _signature_inputs(signature: _Signature, nodes: Mapping[str, GraphNode]) -> Sequence[str]:
