@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 
 from porter.comparison.normal_form import NormalForm
 from porter.comparison.unit import COMMUTATIVE, LINEAR, NORMS, Unit
-from porter.graph.ops import OPS, activations
+from porter.graph.ops.activations import ACTIVATIONS
 from porter.graph.walks import in_order
 
-ACTIVATIONS = {name for name, op in OPS.items() if op.__module__ == activations.__name__}
 _FAMILIES = (
     {*LINEAR},
     {*NORMS, "scale"},
-    ACTIVATIONS,
+    {*ACTIVATIONS},
     {"max_pool", "avg_pool", "global_avg_pool", "global_max_pool", "adaptive_avg_pool", "adaptive_max_pool"},
     {"add", "multiply", "concat", "maximum", "minimum"},
     {"tokens", "add_array", "pad_axis"},

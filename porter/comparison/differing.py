@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from porter.comparison.aligning import ACTIVATIONS, Pairing
+from porter.comparison.aligning import Pairing
 from porter.comparison.closeness import (
     EXACT,
     ROUNDED,
@@ -30,6 +30,7 @@ from porter.comparison.normal_form import NormalForm
 from porter.comparison.tensor_reasons import TensorReasons, is_norm, same_node
 from porter.comparison.unit import COMMUTATIVE, LINEAR, Unit
 from porter.graph import INPUT, nonnegative_paths
+from porter.graph.ops.activations import ACTIVATIONS
 from porter.padding import Site, Size, same_function
 from porter.verification.results import severity
 

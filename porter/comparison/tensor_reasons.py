@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.comparison.aligning import ACTIVATIONS, Pairing
+from porter.comparison.aligning import Pairing
 from porter.comparison.closeness import (
     EXACT,
     ROUNDED,
@@ -32,6 +32,7 @@ from porter.comparison.found_difference import Finding, Kind
 from porter.comparison.normal_form import NormalForm
 from porter.comparison.unit import Unit
 from porter.graph import INPUT, Node, ops
+from porter.graph.ops.activations import ACTIVATIONS
 
 
 @dataclass(frozen=True)

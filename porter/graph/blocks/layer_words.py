@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from keyword import iskeyword
 
-from porter.graph.ops import OPS, activations
+from porter.graph.ops.activations import ACTIVATIONS
 
 _PART = re.compile(r"[A-Za-z]+_?\d+|[A-Za-z]+|\d+")
 _NUMBERED_BY_FRAMEWORKS = (
@@ -41,7 +41,6 @@ _SHORT = {
     "local_response_norm": "norm",
     "conv_transpose": "conv",
 }
-_ACTIVATIONS = frozenset(name for name, op in OPS.items() if op.__module__ == activations.__name__)
 
 
 def as_people_say(names: Mapping[str, str]) -> dict[str, str]:
@@ -93,7 +92,7 @@ def _is_counted(name: str) -> bool:
 
 def short_word(op_name: str) -> str:
     """Return what a person calls an op in a path: `pool` for `max_pool`, `act` for an activation."""
-    return "act" if op_name in _ACTIVATIONS else _SHORT.get(op_name, op_name)
+    return "act" if op_name in ACTIVATIONS else _SHORT.get(op_name, op_name)
 
 
 def belongs_to_previous(op_name: str) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from porter.base.errors import GraphError
 from porter.graph.ops.kinds import Flag, Number
-from porter.graph.ops.op import KeepsSign, NeverNegative, OfChannels, Op, Shape, TensorShapes
+from porter.graph.ops.op import OPS, KeepsSign, NeverNegative, OfChannels, Op, Shape, TensorShapes
 
 LARGEST_FLOAT32 = float.fromhex("0x1.fffffep+127")
 """Stands for no bound, because ports have finite numbers."""
@@ -185,3 +185,7 @@ class LogSoftmax(Op, name="log_softmax"):
 
 OF_LOGITS = (Sigmoid, Softmax, LogSoftmax)
 """What a classifier does to its logits in the end."""
+
+
+ACTIVATIONS = frozenset(name for name, op in OPS.items() if op.__module__ == __name__)
+"""The names of this module's ops."""
