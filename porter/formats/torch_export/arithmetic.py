@@ -29,9 +29,10 @@ from porter.graph import ops
 
 _MOST_MOVES = 8
 """How many moves a kernel may have gone through."""
-# The pattern of torch's local response norm: means over channels of squares, by a pool over five axes.
 _CHANNEL_MEANS = "view", ("squeeze", ("avg_pool3d", ("pad", ("view", ("Mul", "x", "x")))))
-"""The pattern of what torch's local response norm divides by: each op, and behind it what it reads."""
+"""The pattern of what torch's local response norm divides by, means over channels of squares by a pool over
+five axes: each op, and behind it what it reads.
+"""
 
 
 def _sub(x: Tensor, other: Tensor, alpha: float = 1) -> Tensor:

@@ -262,13 +262,7 @@ class _NodeReader:
             names: of the values that the calling node gives.
             autocast_type: the ScalarType that torch.autocast has while it runs.
         """
-        part = replace(
-            _make_reader(graph),
-            nodes=self.nodes,
-            numbers=self.numbers,
-            scope=f"{names[0]}__",
-            autocast_type=autocast_type,
-        )
+        part = self._reader_within(graph, f"{names[0]}__", autocast_type)
         graph_inputs = inputs[len(inputs) - len(graph["inputs"]) :]
         values = [self.read_argument(stated["arg"]) for stated in graph_inputs]
         part.sources |= {
@@ -288,6 +282,13 @@ class _NodeReader:
             name: part.sources[_value_name(argument)]
             for name, argument in zip(names, graph["outputs"], strict=True)
         }
+
+    def _reader_within(self, graph: JsonObject, scope: str, autocast_type: int | None) -> _NodeReader:
+        """Return a reader that adds its nodes and numbers to this one's; the names of values, their sizes and
+        their types are its graph's own.
+        """
+        inner = replace(_make_reader(graph), scope=scope, autocast_type=autocast_type)
+        return replace(inner, nodes=self.nodes, numbers=self.numbers)
 
     def read_argument(self, argument: JsonObject) -> Any:
         """Return an argument of an op as a plain value: a NodeOutput for a value, a number, a text, a flag, a
