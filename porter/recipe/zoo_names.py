@@ -169,14 +169,7 @@ def _apply_rules(
         RecipeError: a rule names no node of any variant, two nodes have one name, or a rule does not fit its
             node.
     """
-    recipe, variant, zoo = member
-    variables = {
-        **recipe.constants,
-        **recipe.options,
-        **zoo.options,
-        **recipe.parameters(variant),
-        "variant": variant,
-    }
+    variables = {**member.variables(), "variant": member.variant}
     naming = _Naming(member, graph, Places(rules), variables, layers)
     _expect_matches(member, graph, rules)
     matching = [(rule, compile_pattern(rule.pattern).fullmatch) for rule in rules]

@@ -20,13 +20,6 @@ from porter.zoos import tables
 from porter.zoos.added import added_zoo
 
 
-def other_code() -> str:
-    """Return the advice for a zoo's model that porter cannot build as the source is:
-    `--reference FILE.py:CALLABLE`.
-    """
-    return f"build it in code of your own, and compare with that: {options.REFERENCE('FILE.py:CALLABLE')}"
-
-
 def expect_usual(what: str, foreign: Collection[str]) -> None:
     """Refuse options of the recipe that a zoo's code does not take, because its model would then be another
     one than the source.
@@ -41,7 +34,8 @@ def expect_usual(what: str, foreign: Collection[str]) -> None:
     if foreign:
         raise CannotRun(
             f"porter cannot build {what} with another value of {', '.join(sorted(foreign))}",
-            next=other_code(),
+            next="build it in code of your own, and compare with that: "
+            f"{options.REFERENCE('FILE.py:CALLABLE')}",
         )
 
 
