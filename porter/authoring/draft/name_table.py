@@ -48,7 +48,7 @@ def draft_names(names: Mapping[str, str], needed: Set[str], paths: Sequence[str]
         for group in _groups_of_one_form(paths)
         for rule in _patterns(group, names) or _patterns_by_last_part(group, names)
     ]
-    rules = list(_merge_last_words(patterns, needed, names))
+    rules = list(_merge_last_words(patterns, _plain(_unnamed_paths(patterns, needed, paths), names)))
     rules += _counted_rules(_unnamed_paths(rules, needed, paths), names)
     table = _whole_table(rules, names, needed, paths)
     # It ends: each turn takes back a pattern for good, or writes paths for themselves, which are right.
@@ -272,16 +272,14 @@ def _fill_numbers(numbers: re.Pattern[str], text: str, values: Sequence[str]) ->
     return numbers.sub(lambda _: next(remaining), text)
 
 
-def _merge_last_words(rules: Sequence[_Rule], needed: Set[str], names: Mapping[str, str]) -> Iterator[_Rule]:
+def _merge_last_words(rules: Sequence[_Rule], plain: Sequence[_Rule]) -> Iterator[_Rule]:
     """Yield the rules, with those that differ only in a last word which path and name share as one:
     `stage{s}/conv` and `stage{s}/bn` as `stage{s}/{part}`.
 
     Args:
-        rules: those so far; paths of `needed` that they lack count as rules of their own.
-        needed: the paths that have to have a name.
+        rules: those so far.
+        plain: rules of the paths that these lack, which are yielded only as part of another one.
     """
-    covered = {path for rule in rules for path in rule.paths}
-    plain = [_Rule(path, names[path], (path,)) for path in needed if path not in covered]
     groups: dict[tuple[str, str], list[_Rule]] = {}
     for rule in (*rules, *plain):
         around, _, word = rule.pattern.rpartition("/")
