@@ -50,12 +50,12 @@ def align(form_a: NormalForm, form_b: NormalForm) -> Pairing:
     those of equal tensors first, then the rest by the longest sequence of like units in an order of
     computation that both have, last those that cross that order.
     """
-    prints = _Prints(form_a), _Prints(form_b)
-    anchors = _anchors(*prints)
+    fingerprints = _Fingerprints(form_a), _Fingerprints(form_b)
+    anchors = _anchors(*fingerprints)
     order_a = _ordered(form_a, {})
     places = {path: place for place, path in enumerate(order_a)}
     order_b = _ordered(form_b, {path_b: places[path_a] for path_a, path_b in anchors.items()})
-    likeness = _likeness(form_a, form_b, order_a, order_b, prints)
+    likeness = _likeness(form_a, form_b, order_a, order_b, fingerprints)
     pairs = {order_a[row]: order_b[column] for row, column in _longest(likeness)}
     inputs = dict(zip(form_a.graph.inputs, form_b.graph.inputs, strict=False))
     pairs |= _crossing(form_a, form_b, {**inputs, **pairs})
@@ -78,7 +78,7 @@ def family(kind: str) -> int | str:
 
 
 @dataclass
-class _Prints:
+class _Fingerprints:
     """A few numbers of each unit's tensors, by which units of equal tensors are found quickly.
 
     Attributes:
@@ -93,15 +93,15 @@ class _Prints:
             arrays = [unit.tensors[role] for role in sorted(unit.tensors)]
             if not arrays or arrays[-1].size == 0:
                 continue
-            numbers = [value for array in arrays for value in _print(array)]
+            numbers = [value for array in arrays for value in _fingerprint(array)]
             self.of[path] = (max((array.shape for array in arrays), key=len), numbers)
 
-    def near(self, path: str, other: _Prints, other_path: str) -> bool:
+    def near(self, path: str, other: _Fingerprints, other_path: str) -> bool:
         """Return whether two units have nearly the same numbers; False where one of them has no tensors.
 
         Args:
             path: the unit of this form.
-            other: the prints of the other form.
+            other: the fingerprints of the other form.
             other_path: its unit.
         """
         if path not in self.of or other_path not in other.of:
@@ -117,7 +117,7 @@ class _Prints:
         )
 
 
-def _print(array: NDArray[np.float64]) -> tuple[float, float]:
+def _fingerprint(array: NDArray[np.float64]) -> tuple[float, float]:
     """Return the norm of an array, and its product with random numbers, by which equal arrays are found."""
     return float(np.sqrt(np.square(array).sum())), float(drawn_along(array, None))
 
@@ -135,16 +135,20 @@ def drawn_along(array: NDArray[np.float64], axis: int | None) -> NDArray[np.floa
     return array
 
 
-def _anchors(prints_a: _Prints, prints_b: _Prints) -> dict[str, str]:
+def _anchors(fingerprints_a: _Fingerprints, fingerprints_b: _Fingerprints) -> dict[str, str]:
     """Return the pairs of units that are certain because their tensors are near those of only one unit of the
     other model, each way: A's path to B's.
     """
     by_shape: dict[tuple[int, ...], list[str]] = {}
-    for path, (shape, _) in prints_b.of.items():
+    for path, (shape, _) in fingerprints_b.of.items():
         by_shape.setdefault(shape, []).append(path)
     near = {
-        path_a: [path_b for path_b in by_shape.get(shape, ()) if prints_a.near(path_a, prints_b, path_b)]
-        for path_a, (shape, _) in prints_a.of.items()
+        path_a: [
+            path_b
+            for path_b in by_shape.get(shape, ())
+            if fingerprints_a.near(path_a, fingerprints_b, path_b)
+        ]
+        for path_a, (shape, _) in fingerprints_a.of.items()
     }
     only_near = {path_a: paths_b[0] for path_a, paths_b in near.items() if len(paths_b) == 1}
     counts = Counter(only_near.values())
@@ -197,14 +201,14 @@ def _likeness(
     form_b: NormalForm,
     order_a: Sequence[str],
     order_b: Sequence[str],
-    prints: tuple[_Prints, _Prints],
+    fingerprints: tuple[_Fingerprints, _Fingerprints],
 ) -> NDArray[np.float64]:
     """Return a table of how much speaks for each pair of units, rows of A x columns of B; 0 where they
     cannot stand in each other's place, because their kinds are of different families.
 
     Args:
         order_a, order_b: paths of the units, in the order of the rows and of the columns.
-        prints: of both forms.
+        fingerprints: of both forms.
     """
     likeness = np.zeros((len(order_a), len(order_b)))
     families: dict[int | str, list[int]] = {}
@@ -213,16 +217,16 @@ def _likeness(
     for row, path in enumerate(order_a):
         unit_a = form_a.units[path]
         for column in families.get(family(unit_a.kind), ()):
-            likeness[row, column] = _alike(unit_a, form_b.units[order_b[column]], prints)
+            likeness[row, column] = _alike(unit_a, form_b.units[order_b[column]], fingerprints)
     return likeness
 
 
-def _alike(unit_a: Unit, unit_b: Unit, prints: tuple[_Prints, _Prints]) -> float:
+def _alike(unit_a: Unit, unit_b: Unit, fingerprints: tuple[_Fingerprints, _Fingerprints]) -> float:
     """Return how much speaks for a pair of units, as points: most for nearly equal tensors (6), then for
     shapes (2), attributes and kind, and least for the last word of the name (0.1), which only decides ties.
 
     Args:
-        prints: of both forms.
+        fingerprints: of both forms.
     """
     same_name = unit_a.name.rpartition("/")[2] == unit_b.name.rpartition("/")[2]
     points = 0.1 if same_name else 0.0
@@ -233,7 +237,7 @@ def _alike(unit_a: Unit, unit_b: Unit, prints: tuple[_Prints, _Prints]) -> float
         points += 1
     if unit_a.tensors and _shapes(unit_a) == _shapes(unit_b):
         points += 2
-    if prints[0].near(unit_a.path, prints[1], unit_b.path):
+    if fingerprints[0].near(unit_a.path, fingerprints[1], unit_b.path):
         points += 6
     return points
 

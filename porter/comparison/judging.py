@@ -26,6 +26,11 @@ _SAME_OUTPUTS, _ROUNDED_OUTPUTS = 1e-9, 1e-4
 """Outputs in float64 no further apart show no difference, the second where weights were rounded to float32.
 """
 
+_FURTHER = 33, 18
+"""Rows and columns by which a second size is larger, at which models are compared too where pads are compared
+for every size: a network's strides, 4 and higher powers of 2, leave a remainder of both.
+"""
+
 
 def compare_graphs(
     names: tuple[str, str],
@@ -52,8 +57,7 @@ def compare_graphs(
         for name, proof in zip("AB", proofs, strict=True)
         if not proof.holds
     ]
-    # A second size, whose maps have other lengths, if pads are compared for every size.
-    sizes = [size, (size[0] + 33, size[1] + 18)] if every else [size]
+    sizes = [size, (size[0] + _FURTHER[0], size[1] + _FURTHER[1])] if every else [size]
     try:
         at_sizes = [
             Differences(_aligned(opened, compared_size), ANY if every else size, tolerance)

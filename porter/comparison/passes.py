@@ -13,7 +13,7 @@ import numpy as np
 
 from porter.comparison.unit import COMMUTATIVE, LINEAR, NORMS, Numbers, Unit, takes_whole_map
 from porter.graph import Node, ops
-from porter.graph.ops import Axes, Shape
+from porter.graph.ops import Shape, channels_axis
 from porter.padding import Convention
 
 Units: TypeAlias = dict[str, Unit]
@@ -22,7 +22,7 @@ Units: TypeAlias = dict[str, Unit]
 """
 
 
-def _readers(units: Units, outputs: Iterable[str]) -> Counter[str]:
+def _count_readers(units: Units, outputs: Iterable[str]) -> Counter[str]:
     """Return how often each value is read, or given as an output."""
     counts = Counter(path for unit in units.values() for path in unit.inputs)
     counts.update(outputs)
@@ -41,7 +41,7 @@ def _join_neighbours(
     `join` is asked for the unit that both are together, as a convolution with a scale behind it is a
     convolution. Where it gives None, both stay.
     """
-    counts = _readers(units, outputs)
+    counts = _count_readers(units, outputs)
     done: Units = {}
     for path, unit in units.items():
         done[path] = unit
@@ -119,7 +119,7 @@ def make_dense(units: Units, outputs: Iterable[str], value_shapes: Mapping[str, 
 
 def make_swishes(units: Units, outputs: Iterable[str]) -> Units:
     """Return the units with x times a sigmoid of x as a swish, and times a hard sigmoid as a hard swish."""
-    counts = _readers(units, outputs)
+    counts = _count_readers(units, outputs)
     activations = {"sigmoid": "swish", "hard_sigmoid": "hard_swish"}
     done: Units = dict(units)
     for path, unit in units.items():
@@ -225,7 +225,7 @@ def take_apart(units: Units, outputs: Iterable[str], value_shapes: Mapping[str, 
         outputs: of the graph, which read their values too.
         value_shapes: the shape of each value of one image.
     """
-    counts = _readers(units, outputs)
+    counts = _count_readers(units, outputs)
     done: Units = {}
     for path, unit in units.items():
         layer = units.get(unit.inputs[0])
@@ -266,7 +266,7 @@ def _cut_channels(unit: Unit, shape: Shape) -> slice | None:
     op = unit.nodes[0].op
     if not isinstance(op, ops.SliceChannels | ops.CropAxis) or len(unit.nodes) > 1:
         return None
-    channel_axis = len(shape) - 1 if isinstance(shape, Axes) else 0
+    channel_axis = channels_axis(shape)
     return op.cuts[channel_axis] if [*op.cuts] == [channel_axis] else None
 
 
@@ -290,7 +290,7 @@ def put_together(units: Units, outputs: Iterable[str]) -> Units:
     """Return the units with layers that read one value, and whose channels a concat joins, as one layer with
     all their filters.
     """
-    counts = _readers(units, outputs)
+    counts = _count_readers(units, outputs)
     done: Units = {}
     for path, unit in units.items():
         parts = [done.get(read) for read in unit.inputs]
@@ -356,7 +356,7 @@ def flatten_sums(units: Units, outputs: Iterable[str]) -> Units:
     """Return the units with sums of sums as one sum: `(a + b) + c` reads a, b and c. The same for products,
     maxima and minima.
     """
-    counts = _readers(units, outputs)
+    counts = _count_readers(units, outputs)
     done: Units = {}
     for path, unit in units.items():
         inputs, nodes = list[str](), list[Node]()

@@ -148,27 +148,8 @@ def _run(
         partners: by the path of what is read in B, that of what is read in A.
     """
     form_a, form_b = pairing.form_a, pairing.form_b
-    # What reads a value says which numbers are drawn for it.
-    readers: dict[str, list[Node]] = {}
-    for path_b, path_a in partners.items():
-        readers_a = [unit.nodes[0] for unit in form_a.units.values() if path_a in unit.inputs]
-        readers_b = [unit.nodes[0] for unit in form_b.units.values() if path_b in unit.inputs]
-        readers.setdefault(path_a, []).extend(readers_a + readers_b)
-    nonnegative_a = nonnegative_paths(form_a.graph)
-    nonnegative_b = nonnegative_paths(form_b.graph)
-    nonnegative = {
-        path_a for path_b, path_a in partners.items() if path_a in nonnegative_a and path_b in nonnegative_b
-    }
-    draws = Draws(rng, nonnegative, (), {node.path for nodes in readers.values() for node in nodes}, readers)
-    drawn_a = dict[str, Array]()
     shapes = {path: tuple(size or 1 for size in shape) for path, shape in form_a.shapes.items()}
-    for path_a in dict.fromkeys(partners.values()):
-        shape: tuple[int, ...] = (LEAST_DRAWS, *shapes[_value(form_a, path_a)])
-        count = _count(form_a, path_a)
-        # a part of a layer's channels, which has no shape of its own
-        if count * LEAST_DRAWS != math.prod(shape):
-            shape = (LEAST_DRAWS, count)
-        drawn_a[path_a] = draws.of(path_a, shape)
+    drawn_a = _draw(pairing, shapes, partners, rng)
     drawn_b = {path_b: drawn_a[path_a] for path_b, path_a in partners.items()}
     distances = dict[tuple[str, str], float]()
     # Values are shown in parts, so that they fit into memory.
@@ -183,6 +164,42 @@ def _run(
             for path_a, path_b in shown
         }
     return distances
+
+
+def _draw(
+    pairing: Pairing,
+    shapes: Mapping[str, tuple[int, ...]],
+    partners: Mapping[str, str],
+    rng: np.random.Generator,
+) -> dict[str, Array]:
+    """Return by path in A random numbers for what is read there and, under its partner's path, in B.
+
+    Args:
+        shapes: by path, those of the values of an image in A.
+        partners: as in `_run`.
+    """
+    form_a, form_b = pairing.form_a, pairing.form_b
+    # What reads a value says which numbers are drawn for it.
+    readers: dict[str, list[Node]] = {}
+    for path_b, path_a in partners.items():
+        readers_a = [unit.nodes[0] for unit in form_a.units.values() if path_a in unit.inputs]
+        readers_b = [unit.nodes[0] for unit in form_b.units.values() if path_b in unit.inputs]
+        readers.setdefault(path_a, []).extend(readers_a + readers_b)
+    nonnegative_a = nonnegative_paths(form_a.graph)
+    nonnegative_b = nonnegative_paths(form_b.graph)
+    nonnegative = {
+        path_a for path_b, path_a in partners.items() if path_a in nonnegative_a and path_b in nonnegative_b
+    }
+    draws = Draws(rng, nonnegative, (), {node.path for nodes in readers.values() for node in nodes}, readers)
+    drawn_a = dict[str, Array]()
+    for path_a in dict.fromkeys(partners.values()):
+        shape: tuple[int, ...] = (LEAST_DRAWS, *shapes[_value(form_a, path_a)])
+        count = _count(form_a, path_a)
+        # a part of a layer's channels, which has no shape of its own
+        if count * LEAST_DRAWS != math.prod(shape):
+            shape = (LEAST_DRAWS, count)
+        drawn_a[path_a] = draws.of(path_a, shape)
+    return drawn_a
 
 
 def _values(

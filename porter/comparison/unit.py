@@ -16,7 +16,7 @@ from porter.base.dtypes import Array
 from porter.frameworks import Tensors
 from porter.graph import Node, ops, site_of
 from porter.graph.folding import norm_deviation
-from porter.graph.ops import Axes, Shape, channels_in, is_map
+from porter.graph.ops import Shape, channels_axis, channels_in, is_map
 from porter.graph.ops.kinds import attributes
 from porter.padding import Window, pad_amounts
 
@@ -186,8 +186,7 @@ def _has_number_per_channel(sizes: tuple[int, ...], shape: Shape) -> bool:
     """Return whether an array of these sizes has a number for each channel of a value, and nothing more:
     `(64, 1, 1)` for maps of 64 channels.
     """
-    # Tokens have the channels last, maps first.
-    axis = len(shape) - 1 if isinstance(shape, Axes) else 0
+    axis = channels_axis(shape)
     return all(
         size == (shape_size if place == axis else 1)
         for place, (size, shape_size) in enumerate(zip(sizes, shape, strict=True))
