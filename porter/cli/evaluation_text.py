@@ -35,8 +35,7 @@ def evaluation(result: Evaluation) -> list[str]:
             "  INCOMPLETE interrupted: these are the figures so far, and the port's record is unchanged"
         )
     lines.append(f"  verdict    {result.verdict}: {result.why}")
-    lines += [f"  expected   {line}" for line in _expected(result)]
-    return [*lines, *(f"  warning    {warning}" for warning in result.warnings)]
+    return [*lines, *_expected_and_warnings(result)]
 
 
 def evaluations(results: Sequence[OfPort], asked: int) -> list[str]:
@@ -71,8 +70,7 @@ def evaluations(results: Sequence[OfPort], asked: int) -> list[str]:
     for result in results:
         of_port = result.evaluation
         lines += first_lines(f"  failed     {result.port}: ", [*map(str, of_port.failed)])
-        lines += [f"  expected   {result.port}: {line}" for line in _expected(of_port)]
-        lines += [f"  warning    {result.port}: {warning}" for warning in of_port.warnings]
+        lines += _expected_and_warnings(of_port, f"{result.port}: ")
     if len(results) < asked or not all(of_port.complete for of_port in measured):
         lines.append(
             "  INCOMPLETE interrupted: these are the figures so far; only those of whole runs are in the "
@@ -81,12 +79,18 @@ def evaluations(results: Sequence[OfPort], asked: int) -> list[str]:
     return lines
 
 
-def _expected(result: Evaluation) -> list[str]:
-    """Return a line on the accuracy that was expected, and whether it is met; none if none was."""
+def _expected_and_warnings(result: Evaluation, port: str = "") -> list[str]:
+    """Return a line on the accuracy that was expected, and whether it is met, if one was; and the warnings.
+
+    Args:
+        port: begins what they say, where there are several ports.
+    """
+    warnings = [f"  warning    {port}{warning}" for warning in result.warnings]
     if result.expected is None:
-        return []
+        return warnings
     top1, tolerance = result.expected
-    return [f"top-1 {top1:g} within {tolerance:g}: {'met' if result.ok else 'MISSED'}"]
+    met = "met" if result.ok else "MISSED"
+    return [f"  expected   {port}top-1 {top1:g} within {tolerance:g}: {met}", *warnings]
 
 
 def _images(result: Evaluation) -> str:

@@ -106,33 +106,30 @@ def end_with(error: BaseException) -> NoReturn:
     are. Others are a wrong command line, Ctrl-C, a disk that is full or fails, a lack of memory, or a fault
     of porter's; with PORTER_DEBUG set, all but the first two and a full disk are raised.
     """
-    if isinstance(error, PorterError):
-        if isinstance(error, RecipeError) and error.others:
-            more = f"{len(error.others)} more: porter recipe check FILE"
-            error.next = f"{error.next}; {more}" if error.next else more
-        _fail(error, error.code, error.status)
-    if isinstance(error, TyperException):
-        context = getattr(error, "ctx", None)
-        typed = f"see {context.command_path if context else 'porter'} --help"
-        _fail(PorterError(error.format_message(), next=typed), "usage", 2)
+    if isinstance(error, RecipeError) and error.others:
+        more = f"{len(error.others)} more: porter recipe check FILE"
+        error.next = f"{error.next}; {more}" if error.next else more
     said = f": {error}" if str(error) else ""
-    if isinstance(error, Abort | KeyboardInterrupt):
-        _fail(PorterError(f"interrupted{said}"), "interrupted", INTERRUPTED)
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        end_with(FileError(f"cannot be written: {error.strerror}", where=error.filename))
-    if isinstance(error, OSError) and isinstance(error.filename, str) and "PORTER_DEBUG" not in os.environ:
-        end_with(FileError(f"cannot be read or written: {error.strerror}", where=error.filename))
-    if "PORTER_DEBUG" in os.environ:
-        raise error
-    if isinstance(error, MemoryError):
-        end_with(
-            PorterError(
-                f"there is not enough memory{said}",
-                next="close other programs, or use a machine that has more",
-            )
-        )
-    fault = PorterError(
-        f"{type(error).__name__}: {error}",
-        next="this is a fault of porter's: report it with what PORTER_DEBUG=1 shows",
-    )
-    _fail(fault, "internal", EX_SOFTWARE)
+    told: PorterError
+    match error:
+        case PorterError():
+            told = error
+        case TyperException():
+            context = getattr(error, "ctx", None)
+            typed = f"see {context.command_path if context else 'porter'} --help"
+            _fail(PorterError(error.format_message(), next=typed), "usage", 2)
+        case Abort() | KeyboardInterrupt():
+            _fail(PorterError(f"interrupted{said}"), "interrupted", INTERRUPTED)
+        case OSError(errno=errno.ENOSPC):
+            told = FileError(f"cannot be written: {error.strerror}", where=error.filename)
+        case _ if "PORTER_DEBUG" in os.environ:
+            raise error
+        case OSError(filename=str()):
+            told = FileError(f"cannot be read or written: {error.strerror}", where=error.filename)
+        case MemoryError():
+            next = "close other programs, or use a machine that has more"
+            told = PorterError(f"there is not enough memory{said}", next=next)
+        case _:
+            next = "this is a fault of porter's: report it with what PORTER_DEBUG=1 shows"
+            _fail(PorterError(f"{type(error).__name__}: {error}", next=next), "internal", EX_SOFTWARE)
+    _fail(told, told.code, told.status)

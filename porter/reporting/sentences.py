@@ -51,7 +51,7 @@ def conclude(contents: Contents) -> Conclusion:
     """
     record, verdict = contents.record, contents.comparison
     if verdict is None:
-        return Conclusion("unproved", "Not proved", f"Port and source were not compared ({record.check}).")
+        return _unproved(f"Port and source were not compared ({record.check}).")
     figures = _figures_of_proof(verdict)
     if not verdict.holds:
         path = next((node.path for node in verdict.nodes if not node.ok), None)
@@ -68,14 +68,12 @@ def conclude(contents: Contents) -> Conclusion:
             "The weights are rounded to 8 bits; before, the port computed the function of "
             f"{verdict.reference}. {figures}"
         )
-        return Conclusion("unproved", "Not proved", sentence)
+        return _unproved(sentence)
     if verdict.unheld is not None and not record.proved:
         sentence = f"The port agrees with {verdict.reference}, not held to {verdict.unheld}. {figures}"
-        return Conclusion("unproved", "Not proved", sentence)
+        return _unproved(sentence)
     if verdict.reference == OWN_BUILD or not record.proved:
-        return Conclusion(
-            "unproved", "Not proved", f"The port agrees only with porter’s own build of the source. {figures}"
-        )
+        return _unproved(f"The port agrees only with porter’s own build of the source. {figures}")
     shipped = ""
     if verdict.shipped:
         shipped = f"The shipped pads were proved against {verdict.shipped.reference}. "
@@ -85,6 +83,10 @@ def conclude(contents: Contents) -> Conclusion:
     return Conclusion(
         "proved", "Proved", f"{shipped}The port computes the same function as {references}. {figures}"
     )
+
+
+def _unproved(sentence: str) -> Conclusion:
+    return Conclusion("unproved", "Not proved", sentence)
 
 
 def _figures_of_proof(verdict: VerdictRecord) -> str:
