@@ -154,7 +154,7 @@ def _record(opened: Opened, written: Written, target: Target, wishes: Wishes, re
     member, plan, stock, framework = opened.member, written.plan, written.stock, target.framework
     inputs = _layouts(plan.graph, plan.graph.inputs, opened.sizes.built, framework)
     return Record(
-        **opened.facts.facts,
+        **opened.facts.by_name(),
         format=1,
         architecture=member.recipe.architecture if member else None,
         variant=member.variant if member else None,
@@ -299,11 +299,13 @@ def _for_squares(opened: Opened, framework: Destination, asked: Size | None) -> 
     has_one_size = opened.sizes.only is not None
     if has_one_size and asked is not None:
         return f"convert again with {INPUT_SIZE.placeholder}"
+    or_any = " or any"
     try:
         make_plan(opened.graph, ANY, framework.CAPABILITIES)
-        advice = f"convert again with {INPUT_SIZE.placeholder} or any"
     except PaddingError:
-        advice = f"convert again with {INPUT_SIZE.placeholder}"
+        or_any = ""
     except GraphError:
         return "the model's own layers take no other size"
-    return "export the model with open sizes" if has_one_size else advice
+    if has_one_size:
+        return "export the model with open sizes"
+    return f"convert again with {INPUT_SIZE.placeholder}{or_any}"

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from porter.base.commands import EVALUATE, PHOTOS, PORT
-from porter.base.dtypes import Dtype
+from porter.base.dtypes import HALVES, Dtype
 from porter.base.left_out import LeftOut
 from porter.data.classes import Classes
 from porter.data.labels import LABEL_MAPS, MAX_BYTES, MAX_LABEL, Label, Labels, class_label
@@ -208,8 +208,7 @@ class Facts(Strict):
     twins: tuple[Twin, ...] = ()
     evaluated: tuple[str, ...] = ()
 
-    @property
-    def facts(self) -> dict[str, Any]:
+    def by_name(self) -> dict[str, Any]:
         """These facts by name, without what a record has besides."""
         return {name: getattr(self, name) for name in Facts.model_fields}
 
@@ -340,7 +339,7 @@ class Record(Facts, RecordHead):
         """A sentence on what a check of a port in half precision or of 8 bits leaves out: the rounding of
         its weights, about 1e-3 of the source's or 4e-3. None for other types.
         """
-        if self.dtype not in ("float16", "bfloat16") and self.quantize is None:
+        if self.dtype not in HALVES and self.quantize is None:
             return None
         comparison = "compared with the weights of both sides"
         if self.computed:

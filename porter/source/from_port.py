@@ -56,7 +56,7 @@ def open_port(port: StoredPort, member: Member | None) -> Opened:
         member=member,
         framework=member.zoo.framework if member else record.framework,
         graph=port.graph,
-        facts=Facts(**{**record.facts, "source_classes": record.classes, "evaluated": ()}),
+        facts=Facts(**{**record.by_name(), "source_classes": record.classes, "evaluated": ()}),
         sizes=record.input.sizes,
         tensors=tensors,
         lists=TensorLists(used=used, ignored={}, filled={}),

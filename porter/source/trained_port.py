@@ -286,7 +286,7 @@ def _facts(port: StoredPort, rows: int) -> Facts:
     file has another number of classes than the port.
     """
     record = port.record
-    facts = {**record.facts, "classes": rows, "source_classes": rows, "licence": None, "evaluated": ()}
+    facts = {**record.by_name(), "classes": rows, "source_classes": rows, "licence": None, "evaluated": ()}
     facts |= {"origin": Origin(by="graph", says=f"the graph of {_folder_name(port)}"), "twins": ()}
     if "classes" in record.options:
         facts["options"] = {**record.options, "classes": rows}

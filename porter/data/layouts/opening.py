@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from porter.base.errors import FileError, UsageError, escaped, some
+from porter.base.errors import FileError, PorterError, UsageError, escaped, some
 from porter.data.classes import Classes
 from porter.data.layouts.folders import list_photos, read_flat_tar
 from porter.data.layouts.label_files import devkit_beside, read_label_file, with_labels
@@ -137,6 +137,7 @@ def open_any_photos(
     Raises:
         PorterError: as `open_photos`.
     """
+    unopened: PorterError | None = None
     try:
         photos = open_photos(path, classes=classes, labels=labels, limit=limit, split=split)
         if labels is not None or len(photos.photos) >= len(photos.failed) or not path.is_dir():
@@ -144,12 +145,12 @@ def open_any_photos(
         reason = f"most photos tell no class: {some(sorted({photo.why for photo in photos.failed}))}"
     except (FileError, UsageError) as error:
         # Labels or a split that were asked for are not left out.
-        if labels is not None or split is not None:
+        if labels is not None or split is not None or not path.is_dir():
             raise
-        if not path.is_dir() or not list_photos(path).photos:
-            raise
-        reason = error.message
+        unopened, reason = error, error.message
     listing = list_photos(path)
+    if unopened is not None and not listing.photos:
+        raise unopened
     chosen = take_evenly(listing.photos, limit)
     return PhotoSet(
         path=path,
