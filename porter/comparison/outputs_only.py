@@ -15,7 +15,7 @@ from porter.comparison.running import IMAGES, worse
 from porter.comparison.sides import IN, Side
 from porter.frameworks import get_destination
 from porter.frameworks.in_memory import Held
-from porter.frameworks.reference_models import framework_of, get_given_models
+from porter.frameworks.reference_models import framework_of, get_user_models
 from porter.padding import KnownSize
 from porter.source.opened import Opened
 from porter.source.place import File, FilePair, InMemory
@@ -77,7 +77,7 @@ def _outputs(side: Side, opened: Opened | None) -> Outputs:
 
 def _of_model(model: Any, name: str, batch: Array) -> Sequence[Array]:
     """Return the outputs of a copy of a user's model for images, in float32."""
-    framework = get_given_models(str(framework_of(model)))
+    framework = get_user_models(str(framework_of(model)))
     with running_model(name):
         made, _ = framework.prepare(lambda: deepcopy(model), batch, None, "float32", "float32")
         return framework.show(made, [batch], {}, ()).outputs

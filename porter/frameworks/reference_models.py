@@ -25,7 +25,7 @@ class Shown:
     values: NamedArrays
 
 
-class GivenModels(Protocol):
+class UserModels(Protocol):
     """The module-level names of `reference_models.py` in a framework's folder.
 
     Attributes:
@@ -88,6 +88,6 @@ def framework_of(model: object) -> str | None:
     return None
 
 
-def get_given_models(framework: str) -> GivenModels:
+def get_user_models(framework: str) -> UserModels:
     """Return the module of a framework that prepares such models and runs them."""
-    return cast(GivenModels, import_module(f"porter.frameworks.{framework}.reference_models"))
+    return cast(UserModels, import_module(f"porter.frameworks.{framework}.reference_models"))

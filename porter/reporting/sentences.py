@@ -14,7 +14,7 @@ from porter.graph.record import from_record
 from porter.port import OWN_BUILD, Record
 from porter.recipe.published import is_non_commercial
 from porter.reporting.records import Contents
-from porter.verification.results import VerdictRecord
+from porter.verification.results import VerdictRecord, rounds_more
 
 Standing = Literal["proved", "unproved", "differs"]
 
@@ -158,7 +158,7 @@ def _warnings_of_proof(verdict: VerdictRecord, record: Record) -> list[str]:
     clauses = [note for note in verdict.given.notes if note] if verdict.given is not None else []
     clauses += verdict.not_run
     clauses += [
-        f"the {dtype} error is above its limit from {result.rounds_from} on: the logits at "
+        f"{rounds_more(dtype, result.rounds_from)}: the logits at "
         f"{distance_text(result.logits.rel_l2)}, and the source’s own rounding is "
         f"{distance_text(result.source_rounding)}"
         for dtype, result in verdict.dtypes.items()

@@ -35,7 +35,7 @@ from porter.verification.numbers import AMPLIFIED, LEAST_WRONG, moved, norms
 from porter.verification.parity import NodeLimits, compare
 from porter.verification.port_run import PortRun
 from porter.verification.references.reference import CutReference, Reference
-from porter.verification.results import NOT_FINITE, Parity
+from porter.verification.results import NOT_FINITE, Parity, most_exact
 from porter.verification.scales import Absolute
 from porter.verification.sizes import Sizes
 from porter.verification.verdict import Verdict, first_telling
@@ -163,7 +163,7 @@ class Check:
         multiplies its rounding (`is_chaotic`); more of them where it shows little. None if these tell.
         """
         # Only outside of float64: an output that is not finite there is no matter of the images.
-        is_infinite = NOT_FINITE in (parities[-1].silent or "")
+        is_infinite = NOT_FINITE in (most_exact(parities).silent or "")
         grows = is_infinite and not any(parity.infinite for parity in parities)
         if self.rough != SMOOTH and (grows or is_chaotic):
             return replace(self, rough=ROUGHNESS[ROUGHNESS.index(self.rough) + 1])
@@ -173,7 +173,7 @@ class Check:
 
     def _shows_little(self, parities: Sequence[Parity]) -> bool:
         """Return whether the source hides half of the nodes that compute, or says nothing on all images."""
-        graph, last = self.port.graph, parities[-1]
+        graph, last = self.port.graph, most_exact(parities)
         computing = {node.path for node in graph.nodes if site_of(node.op)} | tensor_shapes(graph).keys()
         hidden = computing & set(last.uncompared)
         if 2 * len(hidden) >= len(computing) and all(parity.ok for parity in parities):

@@ -24,7 +24,7 @@ cells show little. Two of 128x97, at which most networks are compared, have them
 _MOST_IMAGES = 64
 _MANY_OUTPUTS = 256
 """So many numbers the outputs for one image have if rounding is measured on that image."""
-_MOST_VALUES, _HELD = 1 << 30, 1 << 26
+_MOST_VALUES, _AT_ONCE = 1 << 30, 1 << 26
 """So many numbers the values of a size's images have at most, above two images, and those of the images that
 are run at once: a graph may make large maps of a small image.
 """
@@ -105,10 +105,10 @@ class ImageBatches:
 
     def _count_parts(self, decides: bool, size: KnownSize, count: int, largest: int) -> int:
         """Return into how many batches `count` images are split, so that their values at once are no more
-        than those of one image of the largest size, or, if the images are small, than `_HELD`.
+        than those of one image of the largest size, or, if the images are small, than `_AT_ONCE`.
         """
         is_small = self._count_enough(size) > self._count_least(decides, size)
-        at_once, fewest = (_HELD, 2) if is_small else (largest, 1)
+        at_once, fewest = (_AT_ONCE, 2) if is_small else (largest, 1)
         # -(-a // b) rounds up
         return min(count, max(fewest, -(-count * count_values(self.graph, size) // at_once)))
 

@@ -22,7 +22,7 @@ K = TypeVar("K")
 
 _MANY = 1 << 23
 """So many numbers are worth the time that it takes to give their memory back."""
-_HELD, _SHARE = 2 << 30, 8
+_LEAST, _SHARE = 2 << 30, 8
 """Bytes that the values take which are compared together; where one part in so many of the memory is more,
 they may take that.
 """
@@ -43,7 +43,7 @@ def in_parts(graph: Graph, stated: Mapping[str, Shape], images: int) -> list[lis
         stated: the shape of every value of one image.
         images: how many are run together.
     """
-    most = max(_HELD, (_memory() or 0) // _SHARE)
+    most = max(_LEAST, (_memory() or 0) // _SHARE)
     parts = [list[str]()]
     part_bytes = 0
     for path in (node.path for node in graph.nodes):
@@ -118,12 +118,12 @@ def expect_memory(graph: Graph, size: KnownSize) -> None:
     Raises:
         CheckFailed: it has less memory.
     """
-    held = _memory()
+    machine = _memory()
     largest = _BYTES * max(map(count_numbers, shapes(graph, size).values()))
-    if held is not None and largest > held:
+    if machine is not None and largest > machine:
         raise CheckFailed(
             f"comparing at {size[0]}x{size[1]} takes {largest / 2**30:.0f} GiB of memory, and this machine "
-            f"has {held / 2**30:.0f}",
+            f"has {machine / 2**30:.0f}",
             next=f"convert for a smaller {INPUT_SIZE}, or write the port without a proof: {CHECK(False)}",
         )
 

@@ -35,6 +35,7 @@ from porter.verification.references.source_references import (
     with_fallback,
 )
 from porter.verification.references.user_reference import IMAGES, ReferenceName, model_itself
+from porter.verification.results import rounds_more
 from porter.verification.sizes import Sizes, sizes_to_compare
 from porter.verification.trained import prove_trained
 from porter.verification.user_proof import prove_by_user_reference
@@ -289,7 +290,7 @@ def _cautions(port: StoredPort, opened: Opened, verdict: Verdict) -> tuple[str, 
         node = next(node for node in rounds.nodes if node.path == rounds.rounds_from)
         figures = f"{node.rel_l2:.1e} (limit {node.limit:.1e}, the source's own rounding {node.rounding:.1e})"
         advice = f"; norms that are folded round less: {FOLD_BN()}" if has_norms else ""
-        cautions.append(f"the {rounds.dtype} error is above its limit from {node.path} on: {figures}{advice}")
+        cautions.append(f"{rounds_more(rounds.dtype, node.path)}: {figures}{advice}")
     sizes = {size for parity in verdict.parities for size in parity.sizes}
     if port.plan.only_size is None and len(sizes) == 1 and proof.reference != OWN_BUILD:
         rows, columns = sizes.pop()

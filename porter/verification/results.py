@@ -4,7 +4,7 @@ prints it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Annotated, Protocol, TypeVar
@@ -277,8 +277,20 @@ class ShippedRecord:
     dtypes: Mapping[str, DtypeRecord]
 
 
+def rounds_more(dtype: str, path: str) -> str:
+    """Say from which node on a number type's error is above its limit, where float64 proves the port."""
+    return f"the {dtype} error is above its limit from {path} on"
+
+
+def most_exact(parities: Sequence[Parity]) -> Parity:
+    """Return of the comparisons with one source, of which each is in a more exact number type than the one
+    before, that in the most exact.
+    """
+    return parities[-1]
+
+
 @dataclass(frozen=True)
-class UserRecord:
+class UserProofRecord:
     """What is recorded of a proof by the user's own reference (porter.verification.verdict.UserProof)."""
 
     reference: str
@@ -300,7 +312,7 @@ class VerdictRecord(Parity):
     not_run: tuple[str, ...] = ()
     dtypes: Mapping[str, DtypeRecord] = field(kw_only=True)
     shipped: ShippedRecord | None = None
-    given: UserRecord | None = None
+    given: UserProofRecord | None = None
     loss: Distance | None = None
     rounding: str | None = None
     notes: tuple[str, ...] = ()

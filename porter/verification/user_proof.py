@@ -15,7 +15,7 @@ from porter.verification.inputs import SMOOTH
 from porter.verification.numbers import norms
 from porter.verification.references.reference import Reference
 from porter.verification.references.user_reference import UserReference
-from porter.verification.results import Parity
+from porter.verification.results import Parity, most_exact
 from porter.verification.sizes import Sizes, sizes_to_compare
 from porter.verification.verdict import UserProof, first_telling
 
@@ -90,7 +90,7 @@ def _proof(check: Check, reference: UserReference, unfolded: Reference, sizes: S
         parities.insert(0, parity)  # the last is the most exact
     if not parities:
         parities = list(replace(check, dtypes=("float32",)).against(source, sizes, of_logits))
-    if reference.named and _differs_inside_only(parities[-1], graph):
+    if reference.named and _differs_inside_only(most_exact(parities), graph):
         notes += (
             "the outputs are equal: if this layer of the reference is not the port's, give it another name",
         )

@@ -17,8 +17,9 @@ from porter.verification.results import (
     DtypeRecord,
     Parity,
     ShippedRecord,
-    UserRecord,
+    UserProofRecord,
     VerdictRecord,
+    most_exact,
 )
 
 Proof = TypeVar("Proof", "Verdict", "UserProof")
@@ -42,8 +43,13 @@ class Shipped:
     images: int
 
     def record(self) -> ShippedRecord:
-        reference, dtypes = self.parities[-1].reference, _summaries(self.parities)
-        return ShippedRecord(reference, self.rel_l2, self.argmax_differ, self.images, dtypes)
+        return ShippedRecord(
+            most_exact(self.parities).reference,
+            self.rel_l2,
+            self.argmax_differ,
+            self.images,
+            _summaries(self.parities),
+        )
 
 
 @dataclass(frozen=True)
@@ -66,8 +72,8 @@ class UserProof:
     def all(self) -> tuple[Parity, ...]:
         return self.parities
 
-    def record(self) -> UserRecord:
-        return UserRecord(self.parities[-1].reference, _summaries(self.parities), self.notes)
+    def record(self) -> UserProofRecord:
+        return UserProofRecord(most_exact(self.parities).reference, _summaries(self.parities), self.notes)
 
 
 @dataclass(frozen=True)
@@ -106,7 +112,7 @@ class Verdict:
     @property
     def check(self) -> str:
         """What port.json says of a verdict that is ok; see porter.port.Record.check."""
-        if self.proof.proves or (self.user_proof is not None and self.user_proof.parities[-1].proves):
+        if self.proof.proves or (self.user_proof is not None and most_exact(self.user_proof.parities).proves):
             return PASSED
         return AGREES if self.proof.unheld is None else f"{UNHELD} {self.proof.unheld}"
 
@@ -132,7 +138,7 @@ class Verdict:
         failed = [parity for parity in self.all if not parity.ok]
         if failed:
             return min(failed, key=lambda parity: parity.dtype != "float64")
-        return self.decisive[-1]
+        return most_exact(self.decisive)
 
     @property
     def rounds(self) -> Parity | None:

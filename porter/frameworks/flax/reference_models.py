@@ -1,4 +1,4 @@
-"""Modules of flax.nnx that a user's own code makes. See porter.frameworks.reference_models.GivenModels. JAX
+"""Modules of flax.nnx that a user's own code makes. See porter.frameworks.reference_models.UserModels. JAX
 is imported only to run.
 """
 
@@ -55,7 +55,7 @@ def prepare(
 ) -> tuple[_Prepared, str]:
     """Make a module by `make`, in inference mode, with its weights rounded to `stored`, and return it, to be
     run in `dtype`, with a few words on its weights. `image` and `checkpoint` are unused: the module keeps the
-    weights that its code gives it. See porter.frameworks.reference_models.GivenModels.prepare.
+    weights that its code gives it. See porter.frameworks.reference_models.UserModels.prepare.
     """
     import jax
     from flax import nnx
@@ -80,7 +80,7 @@ def show(
     arrays: Collection[str | int],
 ) -> Shown:
     """Run a prepared module and return its outputs and the values of `layers` by path, maps N x C x H x W;
-    see porter.frameworks.reference_models.GivenModels.show. The module is traced at the size of the batch,
+    see porter.frameworks.reference_models.UserModels.show. The module is traced at the size of the batch,
     and each of its operations is computed in the type that it was prepared for. In float32 the outputs are
     those of the module itself, so that a mistake of the trace, which the port shares, is seen.
 

@@ -1,4 +1,4 @@
-"""Keras models that a user's own code makes. See porter.frameworks.reference_models.GivenModels. Keras is
+"""Keras models that a user's own code makes. See porter.frameworks.reference_models.UserModels. Keras is
 imported only to run.
 """
 
@@ -34,7 +34,7 @@ def prepare(
     """Make a model by `make`, build it by a call on `image` if it is not built, and return it with a few
     words on its weights. If the file is of a format of Keras's, Keras loads it; otherwise, or where that does
     not give all weights, the model keeps its own. They are rounded to `stored`, and layers compute in
-    `dtype`. See porter.frameworks.reference_models.GivenModels.prepare.
+    `dtype`. See porter.frameworks.reference_models.UserModels.prepare.
     """
 
     def make_built() -> Any:
@@ -93,7 +93,7 @@ def show(
     model: Any, batches: Sequence[Array], layers: Mapping[str, Sequence[str]], arrays: Collection[str | int]
 ) -> Shown:
     """Run the model and return its outputs, and no values inside it; see
-    porter.frameworks.reference_models.GivenModels.show. A layer with a node's name may be another step, or
+    porter.frameworks.reference_models.UserModels.show. A layer with a node's name may be another step, or
     have other axes.
     """
     return Shown(run_as_it_is(model, batches, arrays), {})

@@ -1,4 +1,4 @@
-"""Torch modules that a user's own code makes. See porter.frameworks.reference_models.GivenModels. Torch is
+"""Torch modules that a user's own code makes. See porter.frameworks.reference_models.UserModels. Torch is
 imported only to run.
 """
 
@@ -27,7 +27,7 @@ def prepare(
     """Make a module by `make`, in eval mode, with the tensors of `checkpoint` if it has the same by name,
     rounded to `stored` and then in `dtype`. Return it with a few words on its weights. Only counters of
     batches may be missing; `image` is unused, because torch's modules have their weights when they are made.
-    See porter.frameworks.reference_models.GivenModels.prepare.
+    See porter.frameworks.reference_models.UserModels.prepare.
     """
     import torch
 
@@ -77,7 +77,7 @@ def show(
     arrays: Collection[str | int],
 ) -> Shown:
     """Run the module and return its outputs and the values of `layers` by path; see
-    porter.frameworks.reference_models.GivenModels.show. A layer `NAME@N` is the Nth call of a module, from 0;
+    porter.frameworks.reference_models.UserModels.show. A layer `NAME@N` is the Nth call of a module, from 0;
     a module that is called several times is shown only so. `arrays` is unused: torch's maps have porter's
     layout.
     """

@@ -14,7 +14,7 @@ from porter.base.errors import Contradiction, PorterError
 from porter.files import digest
 from porter.frameworks.images import arrays_for_inputs, split_into_batches
 from porter.frameworks.in_memory import Saved
-from porter.frameworks.reference_models import Shown, framework_of, get_given_models
+from porter.frameworks.reference_models import Shown, framework_of, get_user_models
 from porter.graph.ops import is_map
 from porter.padding.sizes import InputSizes
 from porter.source.in_memory import save_and_read
@@ -33,7 +33,7 @@ class _RunningModel:
             in memory raises, with its name.
         image: two images, with which it is tried.
         checkpoint: whose tensors code gets; None for a model in memory.
-        layers, arrays: see porter.frameworks.reference_models.GivenModels.show.
+        layers, arrays: see porter.frameworks.reference_models.UserModels.show.
         notes: what it ran with, in the order in which they came, each once.
     """
 
@@ -48,7 +48,7 @@ class _RunningModel:
         self.notes = dict[str, None]()
         self.models = dict[Dtype, Any]()
         with self.running():
-            self.framework = get_given_models(str(framework_of(self.make_model())))
+            self.framework = get_user_models(str(framework_of(self.make_model())))
         if saved is not None and saved.calls:
             self.layers = _call_of_each_layer(saved.calls, opened)
         else:
@@ -62,7 +62,7 @@ class _RunningModel:
         return model
 
     def prepare(self, stored: Dtype, dtype: Dtype) -> tuple[Any, str]:
-        """Make the model with weights rounded to `stored`, in `dtype`; see GivenModels.prepare."""
+        """Make the model with weights rounded to `stored`, in `dtype`; see UserModels.prepare."""
         return self.framework.prepare(self.make_model, self.image, self.checkpoint, stored, dtype)
 
     def model(self, dtype: Dtype) -> Any:

@@ -72,7 +72,7 @@ def test_a_proof_in_parts_is_the_proof_of_all_values(
     assert together.ok and max(asked) == 8
     asked.clear()
     monkeypatch.setattr(memory, "_memory", lambda: None)
-    monkeypatch.setattr(memory, "_HELD", 1)
+    monkeypatch.setattr(memory, "_LEAST", 1)
     single, double = proved(port, file).parities
     # In float32 onnxruntime rounds otherwise where it gives fewer values.
     assert double == together.parities[1] and single.ok and max(asked) <= 2

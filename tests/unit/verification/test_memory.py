@@ -68,7 +68,7 @@ def _keep_frame() -> None:
 
 
 @pytest.mark.parametrize(
-    ("held", "machine", "parts"),
+    ("least", "machine", "parts"),
     [
         (1, None, ["a", "b", "c"]),
         (3 * 640, None, ["abc"]),
@@ -77,10 +77,10 @@ def _keep_frame() -> None:
     ],
 )
 def test_both_sides_hold_as_many_values_as_the_machine_has_room_for(
-    held: int, machine: int | None, parts: list[str], monkeypatch: pytest.MonkeyPatch
+    least: int, machine: int | None, parts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A value of 2 images of 4 x 5 numbers takes 640 bytes on both sides."""
-    monkeypatch.setattr(memory, "_HELD", held)
+    monkeypatch.setattr(memory, "_LEAST", least)
     monkeypatch.setattr(memory, "_memory", lambda: machine)
     nodes = [Node(path, Relu(), (read,)) for read, path in (("input", "a"), ("a", "b"), ("b", "c"))]
     graph = Graph(tuple(nodes), 1, "c")

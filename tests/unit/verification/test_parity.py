@@ -96,7 +96,7 @@ def test_values_that_are_too_large_together_are_compared_part_by_part(
     together = compare(plan(), source, port, batches)
     assert {len(paths) for paths in asked} == {3} and together[1].ok is (not wrong)
     asked.clear()
-    monkeypatch.setattr(memory, "_HELD", 1)
+    monkeypatch.setattr(memory, "_LEAST", 1)
     monkeypatch.setattr(memory, "_memory", lambda: None)
     assert compare(plan(), source, port, batches) == together
     assert {len(paths) for paths in asked} == {1}
