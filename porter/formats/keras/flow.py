@@ -75,7 +75,7 @@ class Flow:
         keras: the major version of the Keras that wrote it.
         backend: what that Keras ran on, `tensorflow` or `theano`; empty where nothing says so.
         names: of the outputs, where the model gives a dict.
-        type: of its first input, in which layers may have what is fed.
+        input_type: of its first input, in which layers may have what is fed.
         halves: the types of half precision that the config states for its layers.
     """
 
@@ -86,7 +86,7 @@ class Flow:
     backend: str = ""
     names: tuple[str, ...] = ()
     further: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
-    type: Dtype = "float32"
+    input_type: Dtype = "float32"
     halves: tuple[Dtype, ...] = ()
 
 
@@ -133,7 +133,7 @@ def read_flow(text: str | bytes, where: str) -> Flow | None:
             backend=str(model.get(_BACKEND, "")),
             names=names,
             further=shapes,
-            type=_input_type(model, image),
+            input_type=_input_type(model, image),
             halves=halves_in(model["config"]),
         )
 
@@ -274,17 +274,17 @@ class _CallPlace:
 
     Attributes:
         path: the models that it is in, and what is called.
-        round: how many calls of the same layer come before.
+        call_index: how many calls of the same layer come before.
         training: whether it is one of training; None where nothing says so.
     """
 
     path: LayerPath = ()
-    round: int = 0
+    call_index: int = 0
     training: bool | None = None
 
-    def within(self, name: str, round: int) -> _CallPlace:
+    def within(self, name: str, call_index: int) -> _CallPlace:
         """Return the place of a call of `name` within this one."""
-        return replace(self, path=(*self.path, name), round=round)
+        return replace(self, path=(*self.path, name), call_index=call_index)
 
 
 def _flatten(
@@ -295,8 +295,7 @@ def _flatten(
     its nodes say; an input that is not given is an InputLayer of its own.
 
     Args:
-        position: where the model stands among the models around it, and its round: how many calls of it came
-            before.
+        position: where the model stands among the models around it, and how many calls of it came before.
     """
     calls.enter()
     if len(position.path) > _MOST_DEPTH:
@@ -316,7 +315,7 @@ def _flatten(
     for index, name in enumerate(starts):
         path = (*position.path, name)
         results[name, 0] = [
-            inputs[index] if index < len(inputs) else calls.add(_input_layer(path, position.round))
+            inputs[index] if index < len(inputs) else calls.add(_input_layer(path, position.call_index))
         ]
     resolver = _Resolver(layers, nodes)
     for name, index in resolver.order(outputs):
@@ -329,7 +328,7 @@ def _flatten(
         )
         # A call of the model calls each layer as often as the layer has nodes, so this is the layer's next
         # round.
-        layer_position = position.within(name, position.round * len(nodes[name]) + index)
+        layer_position = position.within(name, position.call_index * len(nodes[name]) + index)
         results[name, index] = _call(calls, layers[name], layer_position, inbound)
     # `of_model`, because Keras counts the calls in a model's outputs otherwise than those in its nodes.
     return [_pick(results[resolver.key(reference, of_model=True)], reference.output) for reference in outputs]
@@ -344,7 +343,7 @@ def _flatten_sequential(
     values = list(inputs)
     for layer in _layers(model):
         if layer["class_name"] != "InputLayer":
-            layer_position = position.within(layer_name(layer), position.round)
+            layer_position = position.within(layer_name(layer), position.call_index)
             values = _call(calls, layer, layer_position, Inbound((values[0],), {}))
     return values
 
@@ -370,13 +369,15 @@ def _call(calls: _CallRecorder, layer: JsonObject, position: _CallPlace, inbound
         # In training a SpectralNormalization changes the kernel of its inner layer.
         changes_inner = kind == "SpectralNormalization" and position.training
         if inner is not None and not changes_inner:
-            return _call(calls, inner, position.within(layer_name(inner), position.round), inbound)
+            return _call(calls, inner, position.within(layer_name(inner), position.call_index), inbound)
         kind, arguments = modern(kind, config)
         if isinstance(layer.get("module"), str):  # of Keras's own, which may leave out what has a default
             arguments = {**DEFAULTS.get(kind, {}), **arguments}
         if is_operation(layer):
             kind, arguments = operation(kind, arguments)
-    return [calls.add(LayerCall(position.path, kind, arguments, inbound, position.round, position.training))]
+    return [
+        calls.add(LayerCall(position.path, kind, arguments, inbound, position.call_index, position.training))
+    ]
 
 
 def _inputs_of(model: JsonObject, inbound: Inbound) -> list[Result]:
@@ -401,8 +402,8 @@ def _inputs_of(model: JsonObject, inbound: Inbound) -> list[Result]:
     return [value for name in names for value in results_in(argument[name])]
 
 
-def _input_layer(path: LayerPath, round: int) -> LayerCall:
-    return LayerCall(path, "InputLayer", {}, Inbound((), {}), round)
+def _input_layer(path: LayerPath, call_index: int) -> LayerCall:
+    return LayerCall(path, "InputLayer", {}, Inbound((), {}), call_index)
 
 
 def _pick(values: Sequence[Result], output: int) -> Result:

@@ -161,7 +161,7 @@ class _Builder:
             self._value_of,
         )
         self._maps_with_channels_first = order
-        image = keras_do("cast", self.source, flow.type) if self._as_stated else self.source
+        image = keras_do("cast", self.source, flow.input_type) if self._as_stated else self.source
         # The image as the file's first layer takes it.
         self._image = image if order == "none" else keras_do("moveaxis", image, -1, 1)
         if order == "image":
