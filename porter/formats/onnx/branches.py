@@ -11,7 +11,7 @@ from porter.filegraph.dataflow import Dataflow
 from porter.filegraph.names import unused_name
 from porter.filegraph.value_names import NodeOutput
 from porter.formats.onnx.nodes import OnnxNode
-from porter.formats.onnx.proto import Initializers, NameScope, OnnxGraph, Refuse
+from porter.formats.onnx.proto import Initializers, NameScope, OnnxGraph
 
 MOST_ROUNDS = 16
 """So often a model is read again because a condition was known; a branch may have another If."""
@@ -25,7 +25,7 @@ def decide_conditions(flow: Dataflow[OnnxNode]) -> dict[str, bool]:
     return {name: truth for name, truth in truths.items() if truth is not None}
 
 
-def with_chosen_branches(model: OnnxGraph, conditions: Mapping[str, bool], refuse: Refuse) -> OnnxGraph:
+def with_chosen_branches(model: OnnxGraph, conditions: Mapping[str, bool]) -> OnnxGraph:
     """Return the model with the nodes of a branch in place of each If that is decided; what read the If reads
     the branch's values.
 
@@ -39,7 +39,7 @@ def with_chosen_branches(model: OnnxGraph, conditions: Mapping[str, bool], refus
     arrays = dict(model.arrays)
     scopes = dict(model.scopes)
     new_sources: dict[NodeOutput, NodeOutput] = {}
-    stored = Initializers(model.files[0], refuse)
+    stored = Initializers(model.path)
 
     def after(sources: Mapping[str, NodeOutput]) -> dict[str, NodeOutput]:
         """Return values by name with what gives them now, after the Ifs that were replaced."""

@@ -32,9 +32,6 @@ _EXTERNAL = 1
 """TensorProto.DataLocation of numbers in another file."""
 _PASS_THROUGH = frozenset({"Identity", "Dropout"})
 
-Refuse = Callable[[str, str], FileError]
-"""Makes the error for a message and its next step."""
-
 
 @dataclass(frozen=True)
 class OnnxGraph:
@@ -46,7 +43,7 @@ class OnnxGraph:
             (MISSING): it gives no value and becomes no step.
         sources: by the name of a value, the node that gives it, and which of that node's outputs it is.
         arrays: stored tensors by name.
-        files: of the model.
+        files: the model's own, and those of its tensors.
         scopes: by name of an If within a branch, what its own branches may read, as `sources`.
         passed: dropouts, which inference leaves out, each with the value that it reads.
     """
@@ -59,8 +56,13 @@ class OnnxGraph:
     scopes: Mapping[str, Mapping[str, NodeOutput]] = field(default_factory=dict)
     passed: Sequence[tuple[LeftOut, NodeOutput]] = ()
 
+    @property
+    def path(self) -> Path:
+        """The model's own file."""
+        return self.files[0]
 
-def read_message(path: Path, refuse: Refuse, outputs: Sequence[str] = ()) -> OnnxGraph:
+
+def read_message(path: Path, outputs: Sequence[str] = ()) -> OnnxGraph:
     """Parse a model's file, and return its nodes and its tensors, which stand in the file or in files of its
     folder.
 
@@ -76,8 +78,8 @@ def read_message(path: Path, refuse: Refuse, outputs: Sequence[str] = ()) -> Onn
     proto = parse_message(path, import_onnx().ModelProto(), "export with external data")
     # A model states a version for each domain; ONNX's own has no name, or this one.
     opset = next((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), 0)
-    _expect_readable(proto, opset, refuse)
-    stored = Initializers(path, refuse)
+    stored = Initializers(path)
+    _expect_readable(proto, opset, path)
     arrays = {tensor.name: stored.array(tensor, tensor.name) for tensor in proto.graph.initializer}
     nodes = {"": OnnxNode("", "", (), opset)}
     nodes |= {name: OnnxNode(name, "Constant", (), opset) for name in arrays}
@@ -92,7 +94,7 @@ def read_message(path: Path, refuse: Refuse, outputs: Sequence[str] = ()) -> Onn
     stored_bytes = sum(array.nbytes for array in arrays.values())
     most = most_bytes(sum(file.stat().st_size for file in files))
     if stored_bytes > most:
-        raise refuse(
+        raise stored.refuse(
             f"the model's tensors take {stored_bytes} bytes, more than files of their size may ({most})",
             "export it again",
         )
@@ -112,30 +114,34 @@ def _end_at(graph: Any, outputs: Sequence[str], values: Sequence[str]) -> None:
         graph.output.add(name=name).type.tensor_type.elem_type = kind
 
 
-def _expect_readable(proto: Any, opset: int, refuse: Refuse) -> None:
+def _expect_readable(proto: Any, opset: int, path: Path) -> None:
     """Expect operators that porter reads and not too many nodes, no functions, no sparse tensors, and no
     nodes whose own numbers are in other files. Raise FileError otherwise.
     """
     newest = import_onnx().defs.onnx_opset_version()
     if not OLDEST_OPSET <= opset <= newest:
-        raise refuse(
+        raise FileError(
             f"the model has opset {opset}, and porter reads opset {OLDEST_OPSET} to {newest}",
-            "convert it with onnx.version_converter.convert_version",
+            where=path,
+            next="convert it with onnx.version_converter.convert_version",
         )
     if proto.functions:
-        raise refuse(
+        raise FileError(
             f"the model calls functions of its own, such as '{proto.functions[0].name}'",
-            "inline them with onnx.inliner",
+            where=path,
+            next="inline them with onnx.inliner",
         )
     if proto.graph.sparse_initializer:
-        raise refuse("the model stores sparse tensors", "export it with dense ones")
+        raise FileError("the model stores sparse tensors", where=path, next="export it with dense ones")
     if len(proto.graph.node) + len(proto.graph.initializer) > MOST_NODES:
-        raise refuse(f"the model has more than {MOST_NODES} nodes", "export it again")
-    _expect_names(proto.graph, refuse)
+        raise FileError(f"the model has more than {MOST_NODES} nodes", where=path, next="export it again")
+    _expect_names(proto.graph, path)
     for node in proto.graph.node:
         if node.op_type != "Constant" and any(map(_is_external, _tensors_of_node(node))):
-            raise refuse(
-                f"'{node.name or node.op_type}' keeps its own numbers in another file", "export it again"
+            raise FileError(
+                f"'{node.name or node.op_type}' keeps its own numbers in another file",
+                where=path,
+                next="export it again",
             )
 
 
@@ -227,20 +233,20 @@ class NameScope:
         return float(array.item()) if array is not None and array.size == 1 else None
 
 
-def _expect_names(graph: Any, refuse: Refuse) -> None:
+def _expect_names(graph: Any, path: Path) -> None:
     """Refuse a graph that gives a name to two values, or none to a tensor that it stores."""
     counts = Counter(tensor.name for tensor in graph.initializer)
     counts.update([value.name for value in graph.input if value.name not in counts])
     counts.update(name for node in graph.node for name in node.output if name)
     names = chain(counts, *map(_names_of_node, graph.node))
     if not all(isinstance(name, str) for name in names):  # bytes that are no UTF-8
-        raise refuse("a name in the model is not text", "fetch or copy it again")
+        raise FileError("a name in the model is not text", where=path, next="fetch or copy it again")
     wrong_name = next((name for name, count in counts.items() if count > 1 or not name), None)
     # An empty name is wrong too, and has its own message.
     if wrong_name:
-        raise refuse(f"the model has two values called '{wrong_name}'", "export it again")
+        raise FileError(f"the model has two values called '{wrong_name}'", where=path, next="export it again")
     if wrong_name is not None:
-        raise refuse("the model stores a tensor without a name", "export it again")
+        raise FileError("the model stores a tensor without a name", where=path, next="export it again")
 
 
 def _names_of_node(node: Any) -> Iterator[Any]:
@@ -303,8 +309,11 @@ class Initializers:
     """
 
     path: Path
-    refuse: Refuse
     files: tuple[Path, ...] = ()
+
+    def refuse(self, message: str, next: str) -> FileError:
+        """Return the error of a file that porter does not read."""
+        return FileError(message, where=self.path, next=next)
 
     def constant(self, attributes: Mapping[str, Any], name: str) -> Array:
         """Return the numbers that a Constant node states. Raise FileError if they are texts or sparse."""

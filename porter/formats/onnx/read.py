@@ -29,7 +29,7 @@ from porter.formats.onnx.constants import (
 from porter.formats.onnx.image_input import MappedInput, possible_images, read_further_input
 from porter.formats.onnx.nodes import OnnxNode
 from porter.formats.onnx.ops import READERS
-from porter.formats.onnx.proto import OnnxGraph, Refuse, captured_values, import_onnx, read_message
+from porter.formats.onnx.proto import OnnxGraph, captured_values, import_onnx, read_message
 from porter.formats.onnx.renewing import expect_every_tensor, with_tensors
 from porter.graph import MOST_INPUTS
 from porter.graph.walks import upstream
@@ -57,35 +57,33 @@ def read_onnx(
         UsageError: the graph lacks one of `outputs`.
         NotInstalled: the package `onnx` is not installed.
     """
-
-    def refuse(message: str, next: str) -> FileError:
-        return FileError(message, where=path, next=next)
-
     try:
-        model = read_message(path, refuse, outputs)
+        model = read_message(path, outputs)
         if tensors is None:
-            return _read(model, path, refuse, size)
-        checkpoint = _read(with_tensors(model, tensors), path, refuse, size)
+            return _read(model, path, size)
+        checkpoint = _read(with_tensors(model, tensors), path, size)
         if checkpoint.graph is not None:
             expect_every_tensor(model, checkpoint.graph, tensors)
         return checkpoint
     except UnicodeDecodeError:
-        raise refuse("a name in the model is not text", "fetch or copy it again") from None
+        raise FileError(
+            "a name in the model is not text", where=path, next="fetch or copy it again"
+        ) from None
 
 
-def _read(model: OnnxGraph, path: Path, refuse: Refuse, size: Size | None) -> Checkpoint:
+def _read(model: OnnxGraph, path: Path, size: Size | None) -> Checkpoint:
     """Return the checkpoint of a model: its tensors and its graph. A model whose inputs are no images comes
     without a graph, with a note that says why. Raise FileError if no output depends on the image.
     """
     tensors = {name: array for name, array in model.arrays.items() if array.ndim and is_floating(array)}
     inputs = _inputs(model)
-    integer_inputs = _integer_inputs(model, inputs, refuse)
-    read = _read_image(model, inputs, size, refuse)
+    integer_inputs = _integer_inputs(model, inputs)
+    read = _read_image(model, inputs, size)
     if read is None:
         return Checkpoint(path, "onnx", None, tensors, (_why_unread(inputs),), files=model.files)
     graph = read.graph
     if not graph.outputs:
-        raise refuse("no output of the model depends on its image", "export it again")
+        raise FileError("no output of the model depends on its image", where=path, next="export it again")
     used = {stored.name for node in graph.nodes for stored in node.tensors.values()}
     # Those of the chosen branches of Ifs come with the graph.
     tensors |= {name: read.arrays[name] for name in used - graph.evaluated.keys()}
@@ -115,7 +113,7 @@ def _inputs(model: OnnxGraph) -> list[Any]:
     return sorted([value for value in inputs if value.name in needed] or inputs, key=_is_no_map)
 
 
-def _integer_inputs(model: OnnxGraph, inputs: Sequence[Any], refuse: Refuse) -> list[str]:
+def _integer_inputs(model: OnnxGraph, inputs: Sequence[Any]) -> list[str]:
     """Return the names of inputs of whole numbers. Raise FileError for one with which the model computes
     before it is cast to real ones.
     """
@@ -123,7 +121,8 @@ def _integer_inputs(model: OnnxGraph, inputs: Sequence[Any], refuse: Refuse) -> 
     for name in names:
         if not _becomes_real(model, name):
             next = "export the model with inputs of real numbers"
-            raise refuse(f"the input '{name}' has whole numbers, with which the model computes", next)
+            message = f"the input '{name}' has whole numbers, with which the model computes"
+            raise FileError(message, where=model.path, next=next)
     return names
 
 
@@ -153,9 +152,7 @@ class _ReadGraph:
     notes: Sequence[str]
 
 
-def _read_image(
-    model: OnnxGraph, inputs: Sequence[Any], size: Size | None, refuse: Refuse
-) -> _ReadGraph | None:
+def _read_image(model: OnnxGraph, inputs: Sequence[Any], size: Size | None) -> _ReadGraph | None:
     """Read the graph with the first input as the first image with which porter can read all of it, otherwise
     with the likeliest image; None if an input can be none.
 
@@ -178,7 +175,7 @@ def _read_image(
             further.image.batch != image.image.batch for further in further_inputs
         ):
             return None
-        read = _read_graph(model, [image, *further_inputs], refuse)
+        read = _read_graph(model, [image, *further_inputs])
         likeliest = likeliest or read
         if not any(isinstance(node.op, Foreign) for node in read.graph.nodes):
             return read
@@ -220,7 +217,7 @@ def _nodes_of_outputs(model: OnnxGraph) -> set[str]:
 
 
 def _read_graph(
-    model: OnnxGraph, mapped_inputs: Sequence[MappedInput], refuse: Refuse, rounds: int = MOST_ROUNDS
+    model: OnnxGraph, mapped_inputs: Sequence[MappedInput], rounds: int = MOST_ROUNDS
 ) -> _ReadGraph:
     """Return the graph of a model with these inputs, read with open sizes if they have them. It is read again
     if a condition becomes known. Raise FileError if it takes only the size of one of its inputs.
@@ -250,7 +247,7 @@ def _read_graph(
     )
     read_nodes(walk, READERS.get)
     if rounds and (decided := decide_conditions(flow)):
-        return _read_graph(with_chosen_branches(model, decided, refuse), mapped_inputs, refuse, rounds - 1)
+        return _read_graph(with_chosen_branches(model, decided), mapped_inputs, rounds - 1)
     ends = {end: name for name, end in outputs.items()}
     names = tuple(name for end, name in ends.items() if flow.is_live(end))
     graph = replace(
@@ -259,7 +256,8 @@ def _read_graph(
         halves=_half_types(model, live, inputs),
     )
     if len(graph.further_inputs) < len(further):
-        raise refuse("the model takes only the size of one of its inputs", "export it without that input")
+        message = "the model takes only the size of one of its inputs"
+        raise FileError(message, where=model.path, next="export it without that input")
     # Numbers that a port has more exactly than the file, then how the inputs are laid out.
     metadata = {name: repr(number) for name, number in walk.exact.items()}
     for mapped in mapped_inputs:

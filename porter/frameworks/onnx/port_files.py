@@ -92,13 +92,12 @@ def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
         NotInstalled: the package `onnx` is not installed.
     """
     path = folder / MODEL_FILE
-
-    def refuse(message: str, _: str) -> FileError:  # what helps with another's file does not help with a port
-        return FileError(message, where=path, next="convert again")
-
     if not path.is_file():
-        raise refuse("the port has no model", "")
-    arrays = read_message(path, refuse).arrays
+        raise FileError("the port has no model", where=path, next="convert again")
+    try:
+        arrays = read_message(path).arrays
+    except FileError as error:  # what helps with another's file does not help with a port
+        raise FileError(error.message, where=path, next="convert again") from None
     shapes = tensor_shapes(plan.lowered)
     shapes_in_file = stored_shapes(plan.lowered)
     tensors = dict[str, dict[str, Array]]()

@@ -153,6 +153,11 @@ def test_files_that_are_not_the_ports_are_refused(tmp_path: Path) -> None:
         framework.write(
             tmp_path, PLAN, {**TENSORS, "stem": {"kernel": TENSORS["stem"]["kernel"]}}, {}, "float32", {}
         )
+    file = tmp_path / "model.onnx"
+    file.write_bytes(file.read_bytes()[:-7])
+    with pytest.raises(FileError) as damaged:
+        framework.read_port(tmp_path, PLAN, {})
+    assert damaged.value.next == "convert again"
 
 
 def test_a_plan_of_another_framework_is_refused() -> None:
