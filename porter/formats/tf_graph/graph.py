@@ -85,15 +85,17 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
     """
     nodes = _begin_at(graph.image, _variables_as_constants(graph))
     graph = replace(graph, nodes=_take_floats(nodes, graph.image))
-    readings = list[_DecidedReading]()
+    readings: dict[Size, _DecidedReading] = {}
 
     def read(size: Size) -> FileGraph:
         """Read the graph at a size, and keep the reading."""
-        readings.append(_read_decided(graph, refuse, size))
-        return readings[-1].file_graph
+        readings[size] = _read_decided(graph, refuse, size)
+        return readings[size].file_graph
 
-    file_graph = read_for_sizes(fill_free_size(_stated_size(graph.nodes[graph.image]), graph.size), read)
-    decided, constants, walk, _ = readings[-1]  # the one whose graph is returned
+    size = fill_free_size(_stated_size(graph.nodes[graph.image]), graph.size)
+    file_graph = read_for_sizes(size, read)
+    # The reading whose graph is returned: at the stated size, or where none was needed there, at any size.
+    decided, constants, walk, _ = readings[size] if size in readings else readings[ANY]
     used_names = [
         tensor.name
         for node in file_graph.nodes
