@@ -62,6 +62,6 @@ def _output_value(walk: Walk, source: NodeOutput) -> Value:
     if rank == 0 and view.value.shape != ():
         feature = walk.views.in_file_layout(node_name, view.with_axes([-1]))  # a number of each image
         return walk.builder.add(node_name, Rearrange("() ->"), feature, tap=walk.tap(source))
-    array = walk.layouts.array_of_no_map(source)
+    array = walk.layouts.array_unless_map(source)
     has_all_axes = array is not None and len(array.value.shape or ()) == rank
-    return array.value if array is not None and has_all_axes else walk.layouts.value(source)
+    return array.value if array is not None and has_all_axes else walk.layouts.in_file_layout(source)

@@ -26,11 +26,11 @@ class Layouts:
     |---|---|---|---|
     | `operand` | at most one op | nothing | a map or features in the file's layout, else as held |
     | `side_by_side` | as `operand`, of each value | nothing | values for one op, as maps if one of them is |
-    | `value` | one op, or a foreign node | nothing | the tensor's axes: a map, features or an array |
-    | `laid_out` | as `value` | nothing | an array if it is one or no map, else as `value` |
-    | `with_channels_at` | as `value` | as `array` | the channels at an axis, if one form has them there |
+    | `in_file_layout` | one op, or a foreign node | nothing | a map, features or an array of its own axes |
+    | `array_or_laid_out` | as `in_file_layout` | nothing | an array if it is one or no map, else as that |
+    | `with_channels_at` | as `in_file_layout` | as `array` | the channels at an axis, where a form has them |
     | `array`, `as_array` | one op | repetitions, a batch that is not first | an array, or features |
-    | `array_of_no_map` | one op | nothing | an array, or None for what `operand` lays out |
+    | `array_unless_map` | one op | nothing | an array, or None for what `operand` lays out |
     | `as_cells` | one op | other than arrays with their channels last | a map of an array's cells |
     | `cells_or_as_held` | at most one op | nothing | what `as_cells` gives, else the value as it is held |
     | `align_axes` | at most one op | as `array` | a value, and which of its axes are the tensor's |
@@ -47,7 +47,7 @@ class Layouts:
     views: Views
     view: Callable[[Source], View]
     tap: Callable[[NodeOutput], str | None]
-    _in_file_layout: dict[NodeOutput, Value] = field(default_factory=dict)
+    _laid_out: dict[NodeOutput, Value] = field(default_factory=dict)
     _arrays: dict[View, View] = field(default_factory=dict)
 
     def operand(self, source: Source) -> View:
@@ -57,7 +57,7 @@ class Layouts:
         view = self.view(source)
         if isinstance(source, View) or view.value.is_array or self.views.layout_op(view) is None:
             return view
-        return self.views.own_view(self.value(source))
+        return self.views.own_view(self.in_file_layout(source))
 
     def side_by_side(self, sources: Collection[Source]) -> list[View]:
         """Return several values that one op reads, each as `operand` gives it. If one is a map in the file's
@@ -67,19 +67,21 @@ class Layouts:
         map_layout = self.views.layout()
         if any(view.value.is_map and self.views.axis_names(view) == map_layout for view in views):
             views = [
-                self.views.own_view(self.value(source)) if view.value.is_array and view.rank == 4 else view
+                self.views.own_view(self.in_file_layout(source))
+                if view.value.is_array and view.rank == 4
+                else view
                 for source, view in zip(sources, views, strict=True)
             ]
         return views
 
-    def laid_out(self, source: Source) -> View:
+    def array_or_laid_out(self, source: Source) -> View:
         """Return the view of a value in the file's own layout, as a map or features, by an op if the tensor
         holds it in another way. A value that is an array already, or that no single op lays out, is returned
         as an array if it can be one.
         """
-        return self.array_of_no_map(source) or self.views.own_view(self.value(source))
+        return self.array_unless_map(source) or self.views.own_view(self.in_file_layout(source))
 
-    def array_of_no_map(self, source: Source) -> View | None:
+    def array_unless_map(self, source: Source) -> View | None:
         """Return a value as an array if it is one already, or if no single op lays it out as a map or
         features; None for another value, and for one that porter has no op for.
         """
@@ -87,7 +89,7 @@ class Layouts:
         is_array = view.value.is_array or self.views.layout_op(view) is None
         return none_if_unsupported(lambda: self.array(source)) if is_array else None
 
-    def value(self, source: Source) -> Value:
+    def in_file_layout(self, source: Source) -> Value:
         """Return a value as a map or features with the axes that the file's own tensor has. Where porter's
         graph holds it with other axes (a transpose that nothing has needed so far), this adds the op that
         turns them, once for each source.
@@ -98,11 +100,9 @@ class Layouts:
         view = self.view(source)
         if isinstance(source, View):
             return self.views.in_file_layout(view.value.node, view)
-        if source not in self._in_file_layout:
-            self._in_file_layout[source] = self.views.in_file_layout(
-                source[0], view, self._tap_of(view, source)
-            )
-        return self._in_file_layout[source]
+        if source not in self._laid_out:
+            self._laid_out[source] = self.views.in_file_layout(source[0], view, self._tap_of(view, source))
+        return self._laid_out[source]
 
     def with_channels_at(self, source: Source, axis: int = -1) -> View:
         """Return a value with its channels at an axis: as `operand` gives it, or as an array or a map if
@@ -113,10 +113,14 @@ class Layouts:
             return view
         node_name = view.value.node if isinstance(source, View) else source[0]
         array = self._with_batch_within(node_name, view)
-        for candidate in (array, self.laid_out(source)) if array else (self.laid_out(source),):
+        for candidate in filter(None, (array, self.array_or_laid_out(source))):
             if self.views.has_channels(candidate, axis):
                 return candidate
-        return self.views.own_view(self.value(source)) if view.rank == 4 else self.laid_out(source)
+        return (
+            self.views.own_view(self.in_file_layout(source))
+            if view.rank == 4
+            else self.array_or_laid_out(source)
+        )
 
     def align_values(self, sources: Sequence[Source]) -> tuple[list[Value], Callable[[Value], View]] | None:
         """Return the values that an op of several inputs reads, with matching axes, and a function from what

@@ -89,7 +89,7 @@ def take_apart(
     if row_axis is not None:  # a row of cells is a map of one row, or of one column
         source = walk.view(source).with_axes([row_axis])
         stated = [_row_as_map(block, pads_or_crops, row_axis) for block, pads_or_crops in stated]
-    value = walk.layouts.value(source)
+    value = walk.layouts.in_file_layout(source)
     sizes = source.sizes if isinstance(source, View) else walk.sizes(source)
     if sizes is None or not value.is_map:
         raise Unsupported(_OF_OTHERS)

@@ -33,7 +33,7 @@ def reshape(walk: Walk, node: OperatorNode, source: Source, sizes: Sequence[Dim]
     # the first one needs no op at all, the last one the most
     ways: list[Callable[[], View]] = [lambda: view.reshaped(sizes)]
     if walk.views.layout_op(view) is not None:
-        ways.append(lambda: walk.layouts.laid_out(source).reshaped(sizes))
+        ways.append(lambda: walk.layouts.array_or_laid_out(source).reshaped(sizes))
     ways += [
         lambda: walk.layouts.array(source).reshaped(sizes),
         lambda: _flatten_array(walk, node, walk.layouts.array(source)).reshaped(sizes),

@@ -39,7 +39,7 @@ def batch_norm(walk: Walk, node: OperatorNode, source: Source, norm: NormLayer) 
         tensors = norm.tensors
         view = walk.layouts.cells_or_as_held(f"{node.name}:cells", view)
     if view.value.is_array and view.rank == 4:  # an array of windows, for instance: normed as a map
-        view = walk.views.own_view(walk.layouts.value(source))
+        view = walk.views.own_view(walk.layouts.in_file_layout(source))
     names = _vector_names(walk, view, tensors)
     for role, neutral in (("gamma", 1), ("beta", 0)):
         name = names.get(role, "")

@@ -31,7 +31,7 @@ def patches(walk: Walk, node: OperatorNode, source: Source, window: Window, pads
         split = view.reshaped([batch, channels, map_rows // rows, rows, map_columns // columns, columns])
         cells_first = split.transposed([0, 1, 3, 5, 2, 4])  # the cells of a patch, then the patches
         return cells_first.reshaped([batch, channels * rows * columns, -1])
-    value = walk.layouts.value(source)
+    value = walk.layouts.in_file_layout(source)
     tensors = _cell_kernel(walk, node, value.channels, window)
     if value.channels is None or tensors is None:
         raise Unsupported("of patches that overlap or are padded, of so many channels")
@@ -70,7 +70,7 @@ def map_of_patches(
     if tensors is None:
         raise Unsupported("of patches that overlap or are padded, of so many channels")
     op = ConvTranspose(channels, window, (top, cut_bottom, left, cut_right), channels)
-    return walk.builder.conv_transpose(node.name, walk.layouts.value(patches_on_map), op, tensors)
+    return walk.builder.conv_transpose(node.name, walk.layouts.in_file_layout(patches_on_map), op, tensors)
 
 
 def _patches_along(window: Window, axis: int, cells: int, pads: tuple[int, int]) -> tuple[int, int]:

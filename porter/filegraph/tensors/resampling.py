@@ -116,7 +116,7 @@ def _map_of(walk: Walk, source: Source) -> tuple[View, AxisNames]:
     """
     view = walk.layouts.operand(source)
     if view.value.is_array and view.rank == 4:
-        view = walk.views.own_view(walk.layouts.value(source))
+        view = walk.views.own_view(walk.layouts.in_file_layout(source))
     names = walk.views.axis_names(view)
     if names is None or not view.value.is_map:
         raise Unsupported("of something else than a map")
@@ -216,7 +216,7 @@ def _map_of_size(walk: Walk, wanted: Mapping[Axis, Dim]) -> Value:
     for source, view in reversed(walk.view_of.items()):
         sizes = view.sizes or ()
         if len(sizes) == len(layout) and all(sizes[position] == size for position, size in size_at.items()):
-            value = none_if_unsupported(partial(walk.layouts.value, source))
+            value = none_if_unsupported(partial(walk.layouts.in_file_layout, source))
             if value is not None and value.is_map:
                 return value
     raise Unsupported("to a size that depends on the input's")

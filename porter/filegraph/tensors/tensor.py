@@ -220,7 +220,7 @@ class Tensor:
         """The value as a map or features, by an op if the file's tensor holds it in another way."""
         if isinstance(self.source, View):
             return self.walk.views.in_file_layout(f"{self.scope.node.name}:{self.word}", self.source)
-        return self.walk.layouts.value(self.source)
+        return self.walk.layouts.in_file_layout(self.source)
 
     @property
     def sizes(self) -> tuple[Dim, ...]:

@@ -55,7 +55,7 @@ def moved(steps: Sequence[Step], order: Order, size: tuple[int | None, int | Non
         given = found if isinstance(found, list) else [found]
         walk.record_outputs(node, given)
         sources = [(name, place) for place in range(len(given))]
-    return builder.finish(map(walk.layouts.value, sources))
+    return builder.finish(map(walk.layouts.in_file_layout, sources))
 
 
 def split(
@@ -74,7 +74,7 @@ def of_image(
     walk: NodeWalk[Node] = NodeWalk(builder, flow)
     walk.view_of[IMAGE] = walk.views.own_view(builder.input)
     walk.record_outputs(node, [function(Scope(walk, node).tensor(IMAGE)).outcome()])
-    return builder.finish([walk.layouts.value((node.name, 0))])
+    return builder.finish([walk.layouts.in_file_layout((node.name, 0))])
 
 
 def expect_in_both_layouts(last: Sequence[Step], first: Sequence[Step], ops: Sequence[Op | Foreign]) -> None:
