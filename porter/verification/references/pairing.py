@@ -19,7 +19,8 @@ from porter.padding import KnownSize
 from porter.source.fitting.alignment import align
 from porter.source.fitting.without_cells import without_cells
 from porter.source.opened import Opened
-from porter.verification.numbers import norm
+from porter.verification.numbers import norms
+from porter.verification.results import severity
 
 
 @dataclass(frozen=True)
@@ -138,11 +139,8 @@ def weight_distances(
             )
             if of_source is None or of_file is None or of_source.shape != of_file.shape:
                 continue
-            wanted, got = of_source.astype(np.float64).ravel(), of_file.astype(np.float64).ravel()
-            if difference := norm(wanted - got):
-                size = norm(wanted)
-                relative = difference / size if size else np.inf
-                distances[path] = max(distances.get(path, 0.0), relative)
+            if apart := severity(norms(of_source.ravel(), of_file.ravel()).rel_l2):
+                distances[path] = max(distances.get(path, 0.0), apart)
     return distances
 
 
