@@ -172,20 +172,31 @@ def compare(
         }
         parities = {dtype: computed[dtype] for dtype in batches}
         # Rounding is allowed for only where float64 shows the function to be the same.
-        if not (parities["float64"].ok if "float64" in parities else limits.proved):
-            return tuple(parities.values())
-        left = [parity.dtype for parity in _settle(parities.values(), limits.tolerance) if not parity.ok]
-        scales = {dtype: _least_sizes(limits.errors(batches[dtype][0])) for dtype in left}
-        parities |= {dtype: sides.compare_in(dtype, batches[dtype], scales[dtype]) for dtype in left}
-        settled = _settle(parities.values(), limits.tolerance)
-        if all(parity.ok or parity.top_changed for parity in settled):
-            return settled
-        for dtype in left:
-            if not parities[dtype].ok:
-                parities[dtype] = _with_more_draws(
-                    plan.graph, parities[dtype], source, batches[dtype], scales[dtype]
-                )
-        return _settle(parities.values(), limits.tolerance)
+        if parities["float64"].ok if "float64" in parities else limits.proved:
+            return _with_rounding_allowed(sides, batches, parities)
+        return tuple(parities.values())
+
+
+def _with_rounding_allowed(
+    sides: _Sides, batches: Mapping[Dtype, Sequence[Array]], parities: dict[Dtype, Parity]
+) -> tuple[Parity, ...]:
+    """Return the comparisons of a port that float64 proves, where those that fail are judged by what rounding
+    does: again with values that count as no smaller than what float32 computes them from; and if that does
+    not settle all, by the largest of several draws of the source's own rounding.
+    """
+    limits = sides.limits
+    left = [parity.dtype for parity in _settle(parities.values(), limits.tolerance) if not parity.ok]
+    scales = {dtype: _least_sizes(limits.errors(batches[dtype][0])) for dtype in left}
+    again = {dtype: sides.compare_in(dtype, batches[dtype], scales[dtype]) for dtype in left}
+    settled = _settle((parities | again).values(), limits.tolerance)
+    if all(parity.ok or parity.top_changed for parity in settled):
+        return settled
+    drawn = {
+        dtype: _with_more_draws(sides.plan.graph, parity, sides.source, batches[dtype], scales[dtype])
+        for dtype, parity in again.items()
+        if not parity.ok
+    }
+    return _settle((parities | again | drawn).values(), limits.tolerance)
 
 
 def _least_sizes(errors: Mapping[str, float]) -> dict[str, float]:
