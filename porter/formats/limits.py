@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from porter.base.errors import FileError
+
 MOST_NODES = 1 << 16
 """What a file lists: its nodes, with the tensors that it stores where these are nodes, or its tensors."""
 MOST_LAYERS = 20_000
@@ -32,6 +34,14 @@ def most_bytes(file_size: int) -> int:
     weights below 2.
     """
     return max(_NEVER_REFUSED, _MOST_EXPANSION * file_size)
+
+
+def expect_held(tensor_bytes: int, file_size: int, path: Path) -> None:
+    """Raise FileError for more bytes of tensors than a file of `file_size` bytes can hold (`most_bytes`)."""
+    most = most_bytes(file_size)
+    if tensor_bytes > most:
+        message = f"the file declares {tensor_bytes} bytes of tensors, more than the {most} it can hold"
+        raise FileError(message, where=path)
 
 
 def read_bounded(path: Path, most: int) -> bytes:

@@ -21,7 +21,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
 from porter.files import LazyDigests, digests
 from porter.formats.format import Format, Reader
-from porter.formats.limits import MOST_LAYERS, most_bytes
+from porter.formats.limits import MOST_LAYERS, expect_held
 from porter.formats.recognition import READABLE, known_format, recognise
 from porter.padding import Size
 
@@ -122,11 +122,7 @@ def _expect_tensors(checkpoint: Checkpoint, path: Path) -> None:
             next="save the weights into it",
         )
     total = sum(array.nbytes for array in checkpoint.tensors.values())
-    limit = most_bytes(sum(file.stat().st_size for file in checkpoint.files or (path,)))
-    if total > limit:
-        raise FileError(
-            f"the file declares {total} bytes of tensors, more than the {limit} it can hold", where=path
-        )
+    expect_held(total, sum(file.stat().st_size for file in checkpoint.files or (path,)), path)
     for name, array in checkpoint.tensors.items():
         if _REAL_NAMES.fullmatch(name) and not is_floating(array):
             next = "use the model from before it was quantised"

@@ -18,7 +18,7 @@ from porter.base.errors import FileError
 from porter.formats.damage import refusing_damage
 from porter.formats.keras.hdf5_bytes import Hdf5Bytes, UnknownPart
 from porter.formats.keras.hdf5_objects import DatasetValues, Object
-from porter.formats.limits import most_bytes
+from porter.formats.limits import expect_held, most_bytes
 
 # TensorFlow 2.13 wrote the second (keras/src/saving/saving_lib.py, H5IOStore.get).
 CONTAINERS = ("layers", "_layer_checkpoint_dependencies")
@@ -297,10 +297,7 @@ def read_datasets(file: Hdf5, datasets: Mapping[str, Hdf5Node]) -> NamedArrays:
     values_by_name = {
         name: node.object.values for name, node in datasets.items() if node.object.values is not None
     }
-    total = sum(values.nbytes for values in values_by_name.values())
-    limit = most_bytes(file.size)
-    if total > limit:
-        raise file.refuse(f"the file declares {total} bytes of tensors, more than the {limit} it can hold")
+    expect_held(sum(values.nbytes for values in values_by_name.values()), file.size, file.path)
     for name, values in values_by_name.items():
         if values.lack is not None:
             raise file.refuse(f"dataset '{datasets[name].name}' {values.lack:.400}", _SAVE_AGAIN)
