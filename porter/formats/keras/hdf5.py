@@ -88,6 +88,156 @@ class Hdf5:
         """Return the error of a file that porter does not read on."""
         return FileError(message, where=self.path, next=next)
 
+    def children(self, group: Hdf5Node) -> list[str]:
+        """Return the names in a group.
+
+        Raises:
+            FileError: the names read so far are larger than a file of this size may make them.
+        """
+        if not all(self.count_name(len(name)) for name in group.object.links):
+            raise self.names_too_long(f"the names in '{group.name:.200}'")
+        return list(group.object.links)
+
+    def child_of(self, group: Hdf5Node, name: str) -> Hdf5Node:
+        """Return the group or dataset at `name`, a path relative to `group`, each step of which has to be a
+        hard link, an entry that holds an address in this file.
+
+        Raises:
+            FileError: it does not exist, or a step is a soft or an external link.
+        """
+        current = group
+        for part in name.split("/"):
+            if not has_child(current, part):
+                raise self.refuse(
+                    f"expected '{name:.200}' in group '{group.name}', found none", "the file is incomplete"
+                )
+            address = current.object.links[part]
+            if address is None:
+                raise self.refuse(
+                    f"'{name:.200}' in group '{group.name}' leads elsewhere; porter follows no links"
+                )
+            current = self.node(f"{current.name.rstrip('/')}/{part}", address)
+        return current
+
+    def group_of(self, group: Hdf5Node, name: str) -> Hdf5Node:
+        """Return the child that `child_of` gives, which is a group.
+
+        Raises:
+            FileError: as `child_of`, or it is a dataset.
+        """
+        return self._expect_child("group", group, name)
+
+    def dataset_of(self, group: Hdf5Node, name: str) -> Hdf5Node:
+        """Return the child that `child_of` gives, which is a dataset.
+
+        Raises:
+            FileError: as `child_of`, or it is a group.
+        """
+        return self._expect_child("dataset", group, name)
+
+    def _expect_child(self, kind: str, group: Hdf5Node, name: str) -> Hdf5Node:
+        """Return the child at `name`. Raise FileError for one of another kind (`group` or `dataset`) than
+        `kind`.
+        """
+        node = self.child_of(group, name)
+        if node.kind != kind:
+            raise self.refuse(f"expected a {kind} at '{name:.200}' in '{group.name}', got a {node.kind}")
+        return node
+
+    def walk_groups(
+        self, group: Hdf5Node, skip: Collection[str] = ()
+    ) -> Iterator[tuple[tuple[str, ...], Hdf5Node]]:
+        """Yield `group` and every group below it, each with its path from there, such as `("layers",
+        "conv2d", "vars")`, parents first. Groups with a name in `skip` are left out, unless a container holds
+        them.
+
+        Raises:
+            FileError: a link is not a hard link, a group is inside itself, or groups are nested too deep.
+        """
+        visited: set[int] = set()
+        waiting: list[tuple[tuple[str, ...], Hdf5Node]] = [((), group)]
+        while waiting:
+            path, current = waiting.pop()
+            # Two hard links may close a circle.
+            if current.address in visited or len(path) > _MOST_DEPTH:
+                raise self.refuse(f"group '{'/'.join(path)}' is twice in the file, or nested too deep")
+            visited.add(current.address)
+            yield path, current
+            is_container = bool(path) and path[-1] in CONTAINERS
+            for name in self.children(current):
+                if name in skip and not is_container:
+                    continue
+                child = self.child_of(current, name)
+                if child.kind == "group":
+                    waiting.append(((*path, name), child))
+
+    def read_text_attribute(self, owner: Hdf5Node, name: str) -> str | None:
+        """Return the text of a scalar attribute, or None where there is no such attribute.
+
+        Raises:
+            FileError: it is no text, or an array.
+        """
+        if not has_attribute(owner, name):
+            return None
+        attribute = owner.object.attributes[name]
+        if attribute is None or attribute.shape:
+            raise self.refuse(
+                f"expected one text in attribute '{name}' of '{owner.name}', got "
+                f"{'an array' if attribute else 'none'}"
+            )
+        return str(attribute.texts[0], "utf-8")
+
+    def read_names_attribute(self, owner: Hdf5Node, name: str) -> tuple[str, ...]:
+        """Return the names in an attribute, in order. Keras splits a list that is too long for an HDF5 header
+        into `name0`, `name1` and so on.
+
+        Raises:
+            FileError: it does not exist, or is not a list of texts.
+        """
+        if has_attribute(owner, name):
+            return self._read_names(owner, name)
+        chunks: list[str] = []
+        count = 0
+        while has_attribute(owner, f"{name}{count}"):
+            chunks += self._read_names(owner, f"{name}{count}")
+            count += 1
+        if not count:
+            raise self.refuse(
+                f"expected attribute '{name}' on group '{owner.name}', found none", "the file is incomplete"
+            )
+        return tuple(chunks)
+
+    def _read_names(self, owner: Hdf5Node, name: str) -> tuple[str, ...]:
+        """Return the texts of an attribute, whose size is bounded before they are decoded. Raise FileError if
+        they are no list of texts, or too many or too long.
+        """
+        attribute = owner.object.attributes[name]
+        if attribute is None or len(attribute.shape) != 1 or len(attribute.texts) > _MOST_NAMES:
+            found = f"shape {attribute.shape}" if attribute else "other values"
+            raise self.refuse(
+                f"expected a list of names in attribute '{name}' of '{owner.name}', got {found}"
+            )
+        if not all(self.count_name(len(text)) for text in attribute.texts):
+            raise self.names_too_long(f"the names up to attribute '{name}' of '{owner.name}'")
+        return tuple(str(text, "utf-8") for text in attribute.texts)
+
+    def read_datasets(self, datasets: Mapping[str, Hdf5Node]) -> NamedArrays:
+        """Return the values of every dataset by its key, in native byte order. The sizes of all are checked
+        before any is read. A key whose node is a group is left out.
+
+        Raises:
+            FileError: a type is not a number, values are in another file or were never written, or the file
+                cannot hold the sizes.
+        """
+        values_by_name = {
+            name: node.object.values for name, node in datasets.items() if node.object.values is not None
+        }
+        expect_held(sum(values.nbytes for values in values_by_name.values()), self.size, self.path)
+        for name, values in values_by_name.items():
+            if values.lack is not None:
+                raise self.refuse(f"dataset '{datasets[name].name}' {values.lack:.400}", _SAVE_AGAIN)
+        return {name: _array(values) for name, values in values_by_name.items()}
+
 
 def read_hdf5(path: Path, read: Callable[[Hdf5], _Found], image: bytes | None = None) -> _Found:
     """Return what `read` makes of the HDF5 file `path`, or of the HDF5 bytes `image` that were read from it.
@@ -138,17 +288,6 @@ def recognise_layout(file: Hdf5) -> str:
     return "hdf5"
 
 
-def children(file: Hdf5, group: Hdf5Node) -> list[str]:
-    """Return the names in a group.
-
-    Raises:
-        FileError: the names read so far are larger than a file of this size may make them.
-    """
-    if not all(file.count_name(len(name)) for name in group.object.links):
-        raise file.names_too_long(f"the names in '{group.name:.200}'")
-    return list(group.object.links)
-
-
 def has_child(group: Hdf5Node, name: str) -> bool:
     """Return whether a link of that name exists."""
     return name in group.object.links
@@ -156,152 +295,6 @@ def has_child(group: Hdf5Node, name: str) -> bool:
 
 def has_attribute(owner: Hdf5Node, name: str) -> bool:
     return name in owner.object.attributes
-
-
-def child_of(file: Hdf5, group: Hdf5Node, name: str) -> Hdf5Node:
-    """Return the group or dataset at `name`, a path relative to `group`, each step of which has to be a hard
-    link, an entry that holds an address in this file.
-
-    Raises:
-        FileError: it does not exist, or a step is a soft or an external link.
-    """
-    current = group
-    for part in name.split("/"):
-        if not has_child(current, part):
-            raise file.refuse(
-                f"expected '{name:.200}' in group '{group.name}', found none", "the file is incomplete"
-            )
-        address = current.object.links[part]
-        if address is None:
-            raise file.refuse(
-                f"'{name:.200}' in group '{group.name}' leads elsewhere; porter follows no links"
-            )
-        current = file.node(f"{current.name.rstrip('/')}/{part}", address)
-    return current
-
-
-def group_of(file: Hdf5, group: Hdf5Node, name: str) -> Hdf5Node:
-    """Return the child that `child_of` gives, which is a group.
-
-    Raises:
-        FileError: as `child_of`, or it is a dataset.
-    """
-    return _expect_child("group", file, group, name)
-
-
-def dataset_of(file: Hdf5, group: Hdf5Node, name: str) -> Hdf5Node:
-    """Return the child that `child_of` gives, which is a dataset.
-
-    Raises:
-        FileError: as `child_of`, or it is a group.
-    """
-    return _expect_child("dataset", file, group, name)
-
-
-def _expect_child(kind: str, file: Hdf5, group: Hdf5Node, name: str) -> Hdf5Node:
-    """Return the child at `name`. Raise FileError for one of another kind (`group` or `dataset`) than
-    `kind`.
-    """
-    node = child_of(file, group, name)
-    if node.kind != kind:
-        raise file.refuse(f"expected a {kind} at '{name:.200}' in '{group.name}', got a {node.kind}")
-    return node
-
-
-def walk_groups(
-    file: Hdf5, group: Hdf5Node, skip: Collection[str] = ()
-) -> Iterator[tuple[tuple[str, ...], Hdf5Node]]:
-    """Yield `group` and every group below it, each with its path from there, such as `("layers", "conv2d",
-    "vars")`, parents first. Groups with a name in `skip` are left out, unless a container holds them.
-
-    Raises:
-        FileError: a link is not a hard link, a group is inside itself, or groups are nested too deep.
-    """
-    visited: set[int] = set()
-    waiting: list[tuple[tuple[str, ...], Hdf5Node]] = [((), group)]
-    while waiting:
-        path, current = waiting.pop()
-        # Two hard links may close a circle.
-        if current.address in visited or len(path) > _MOST_DEPTH:
-            raise file.refuse(f"group '{'/'.join(path)}' is twice in the file, or nested too deep")
-        visited.add(current.address)
-        yield path, current
-        is_container = bool(path) and path[-1] in CONTAINERS
-        for name in children(file, current):
-            if name in skip and not is_container:
-                continue
-            child = child_of(file, current, name)
-            if child.kind == "group":
-                waiting.append(((*path, name), child))
-
-
-def read_text_attribute(file: Hdf5, owner: Hdf5Node, name: str) -> str | None:
-    """Return the text of a scalar attribute, or None where there is no such attribute.
-
-    Raises:
-        FileError: it is no text, or an array.
-    """
-    if not has_attribute(owner, name):
-        return None
-    attribute = owner.object.attributes[name]
-    if attribute is None or attribute.shape:
-        raise file.refuse(
-            f"expected one text in attribute '{name}' of '{owner.name}', got "
-            f"{'an array' if attribute else 'none'}"
-        )
-    return str(attribute.texts[0], "utf-8")
-
-
-def read_names_attribute(file: Hdf5, owner: Hdf5Node, name: str) -> tuple[str, ...]:
-    """Return the names in an attribute, in order. Keras splits a list that is too long for an HDF5 header
-    into `name0`, `name1` and so on.
-
-    Raises:
-        FileError: it does not exist, or is not a list of texts.
-    """
-    if has_attribute(owner, name):
-        return _read_names(file, owner, name)
-    chunks: list[str] = []
-    count = 0
-    while has_attribute(owner, f"{name}{count}"):
-        chunks += _read_names(file, owner, f"{name}{count}")
-        count += 1
-    if not count:
-        raise file.refuse(
-            f"expected attribute '{name}' on group '{owner.name}', found none", "the file is incomplete"
-        )
-    return tuple(chunks)
-
-
-def _read_names(file: Hdf5, owner: Hdf5Node, name: str) -> tuple[str, ...]:
-    """Return the texts of an attribute, whose size is bounded before they are decoded. Raise FileError if
-    they are no list of texts, or too many or too long.
-    """
-    attribute = owner.object.attributes[name]
-    if attribute is None or len(attribute.shape) != 1 or len(attribute.texts) > _MOST_NAMES:
-        found = f"shape {attribute.shape}" if attribute else "other values"
-        raise file.refuse(f"expected a list of names in attribute '{name}' of '{owner.name}', got {found}")
-    if not all(file.count_name(len(text)) for text in attribute.texts):
-        raise file.names_too_long(f"the names up to attribute '{name}' of '{owner.name}'")
-    return tuple(str(text, "utf-8") for text in attribute.texts)
-
-
-def read_datasets(file: Hdf5, datasets: Mapping[str, Hdf5Node]) -> NamedArrays:
-    """Return the values of every dataset by its key, in native byte order. The sizes of all are checked
-    before any is read. A key whose node is a group is left out.
-
-    Raises:
-        FileError: a type is not a number, values are in another file or were never written, or the file
-            cannot hold the sizes.
-    """
-    values_by_name = {
-        name: node.object.values for name, node in datasets.items() if node.object.values is not None
-    }
-    expect_held(sum(values.nbytes for values in values_by_name.values()), file.size, file.path)
-    for name, values in values_by_name.items():
-        if values.lack is not None:
-            raise file.refuse(f"dataset '{datasets[name].name}' {values.lack:.400}", _SAVE_AGAIN)
-    return {name: _array(values) for name, values in values_by_name.items()}
 
 
 def _array(values: DatasetValues) -> Array:

@@ -71,10 +71,9 @@ def _read_sharded(index: Path) -> Checkpoint:
 def _read_variables(file: hdf5.Hdf5) -> NamedArrays:
     """Return the variables of all layers by their paths, `LAYERS/vars/NUMBER`."""
     datasets: dict[str, hdf5.Hdf5Node] = {}
-    for path, group in hdf5.walk_groups(file, file.root):
+    for path, group in file.walk_groups(file.root):
         if path[-1:] == ("vars",):
             datasets |= {
-                "/".join((*path, number)): hdf5.dataset_of(file, group, number)
-                for number in hdf5.children(file, group)
+                "/".join((*path, number)): file.dataset_of(group, number) for number in file.children(group)
             }
-    return hdf5.read_datasets(file, datasets)
+    return file.read_datasets(datasets)

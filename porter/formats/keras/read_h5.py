@@ -82,13 +82,13 @@ def read_scoped(path: Path) -> NamedArrays:
     def read(file: hdf5.Hdf5) -> NamedArrays:
         """Read the datasets of all layers by the names in their `weight_names`."""
         datasets: dict[str, hdf5.Hdf5Node] = {}
-        for layer in hdf5.read_names_attribute(file, file.root, "layer_names"):
-            group = hdf5.group_of(file, file.root, layer)
-            for weight in hdf5.read_names_attribute(file, group, "weight_names"):
+        for layer in file.read_names_attribute(file.root, "layer_names"):
+            group = file.group_of(file.root, layer)
+            for weight in file.read_names_attribute(group, "weight_names"):
                 scope, _, variable = weight.rpartition("/")
-                owner = hdf5.group_of(file, group, scope) if scope else group
-                datasets[weight.removesuffix(":0")] = hdf5.dataset_of(file, owner, variable)
-        return hdf5.read_datasets(file, datasets)
+                owner = file.group_of(group, scope) if scope else group
+                datasets[weight.removesuffix(":0")] = file.dataset_of(owner, variable)
+        return file.read_datasets(datasets)
 
     return hdf5.read_hdf5(path, read)
 
@@ -109,14 +109,14 @@ def _read_contents(file: hdf5.Hdf5) -> _Contents:
     what was changed or ignored.
     """
     is_whole_model = hdf5.has_child(file.root, "model_weights")
-    group = hdf5.group_of(file, file.root, "model_weights") if is_whole_model else file.root
-    names = hdf5.read_names_attribute(file, group, "layer_names")
+    group = file.group_of(file.root, "model_weights") if is_whole_model else file.root
+    names = file.read_names_attribute(group, "layer_names")
     if hdf5.has_child(group, "top_level_model_weights"):
         names += ("top_level_model_weights",)
-    config = hdf5.read_text_attribute(file, file.root, "model_config") if is_whole_model else None
+    config = file.read_text_attribute(file.root, "model_config") if is_whole_model else None
     metadata = {
-        "keras_version": hdf5.read_text_attribute(file, file.root, "keras_version"),
-        "backend": hdf5.read_text_attribute(file, group, "backend"),
+        "keras_version": file.read_text_attribute(file.root, "keras_version"),
+        "backend": file.read_text_attribute(group, "backend"),
     }
     inner_layers: Mapping[str, Collection[str]] = {}
     if config is not None:
@@ -125,9 +125,9 @@ def _read_contents(file: hdf5.Hdf5) -> _Contents:
         inner_layers = names_within(config, str(file.path))
     layers = list[Holder]()
     for name in names:
-        layer_group = hdf5.group_of(file, group, name)
+        layer_group = file.group_of(group, name)
         layers += _layers_of(file, layer_group, name, inner_layers.get(name, frozenset()))
-    tensors = hdf5.read_datasets(file, name_tensors(file, layers))
+    tensors = file.read_datasets(name_tensors(file, layers))
     tensors, notes_on_kernels = _with_todays_kernels(file, tensors, config or "", metadata)
     notes = [*(["read under 'model_weights'"] if is_whole_model else []), *notes_on_kernels]
     if hdf5.has_child(file.root, "optimizer_weights"):
@@ -205,15 +205,15 @@ def _layers_of(
     """
     scopes: dict[_Scope, dict[str, hdf5.Hdf5Node]] = {}
     owners = {"": group}
-    for weight in hdf5.read_names_attribute(file, group, "weight_names"):
+    for weight in file.read_names_attribute(group, "weight_names"):
         scope, variable = _split_name(weight)
         variables = scopes.setdefault(scope, {})
         if variable in variables:
             raise file.refuse(f"layer '{name}' has two variables '{variable}'")
         path, _, dataset = weight.rpartition("/")
         if path not in owners:
-            owners[path] = hdf5.group_of(file, group, path)
-        variables[variable] = hdf5.dataset_of(file, owners[path], dataset)
+            owners[path] = file.group_of(group, path)
+        variables[variable] = file.dataset_of(owners[path], dataset)
     if len(scopes) == 1 and not inner_names:
         return [Holder(name, name, variables) for variables in scopes.values()]
     layers = []

@@ -133,7 +133,7 @@ def _read_checkpoint(file: hdf5.Hdf5, format: str, described: Mapping[WeightsPat
     if guessed:
         reading = "read as beta, moving_mean, moving_variance (scale=False)"
         notes.append(f"batch norms with three variables, {reading}: {len(guessed)}, such as {guessed[0]}")
-    tensors = hdf5.read_datasets(file, name_tensors(file, layers))
+    tensors = file.read_datasets(name_tensors(file, layers))
     scaling = () if described else _scaling_names(by_path, names)
     return Checkpoint(file.path, format, "tf", tensors, tuple(notes), lacks_names, scaling=scaling)
 
@@ -167,7 +167,7 @@ def _path_prefixes(path: WeightsPath) -> list[WeightsPath]:
 def _read_layers(file: hdf5.Hdf5) -> dict[WeightsPath, _LayerVariables]:
     """Return the variables of every layer by the layer's path."""
     by_path: dict[WeightsPath, _LayerVariables] = {}
-    for path, group in hdf5.walk_groups(file, file.root, _NOT_THE_MODEL):
+    for path, group in file.walk_groups(file.root, _NOT_THE_MODEL):
         layer = _read_layer_variables(file, path, group)
         if layer is None:
             continue
@@ -185,17 +185,17 @@ def _read_layer_variables(
     """
     if not hdf5.has_child(group, "vars") or "seed_generator" in path:
         return None
-    if hdf5.child_of(file, group, "vars").kind != "group":
+    if file.child_of(group, "vars").kind != "group":
         raise file.refuse(f"expected a group of variables at '{group.name}/vars', got a dataset")
-    variables = hdf5.group_of(file, group, "vars")
+    variables = file.group_of(group, "vars")
     # By length first, so that 10 comes behind 9.
-    numbers = sorted(hdf5.children(file, variables), key=lambda key: (len(key), key))
+    numbers = sorted(file.children(variables), key=lambda key: (len(key), key))
     if numbers != [str(number) for number in range(len(numbers))]:
         raise file.refuse(
             f"expected variables 0 to {len(numbers) - 1} in '{variables.name}', got {', '.join(numbers[:8])}"
         )
-    numbered = {number: hdf5.dataset_of(file, variables, number) for number in numbers}
-    return _LayerVariables(_layer_path(path), hdf5.read_text_attribute(file, variables, "name"), numbered)
+    numbered = {number: file.dataset_of(variables, number) for number in numbers}
+    return _LayerVariables(_layer_path(path), file.read_text_attribute(variables, "name"), numbered)
 
 
 def _layer_path(path: tuple[str, ...]) -> WeightsPath:

@@ -86,7 +86,7 @@ def _has_values(file: hdf5.Hdf5, node: hdf5.Hdf5Node, values: DatasetValues | No
     """
     if values is None or values.lack is not None:
         return True
-    array = hdf5.read_datasets(file, {node.name: node})[node.name]
+    array = file.read_datasets({node.name: node})[node.name]
     view = np.ndarray(values.shape, values.dtype, values.data, values.start)
     native = view.astype(view.dtype.newbyteorder("="), copy=False)
     # Not as numbers, of which some are equal to nothing.
@@ -103,9 +103,9 @@ def _find_unturned_kernels(checkpoint: Checkpoint, file: hdf5.Hdf5) -> Iterator[
     Theano the last cell (keras/engine/saving.py of Keras 2.2, `preprocess_weights_for_loading`).
     """
     is_whole_model = hdf5.has_child(file.root, "model_weights")
-    weights = hdf5.group_of(file, file.root, "model_weights") if is_whole_model else file.root
-    config = hdf5.read_text_attribute(file, file.root, "model_config") or ""
-    is_theano = hdf5.read_text_attribute(file, weights, "backend") == "theano"
+    weights = file.group_of(file.root, "model_weights") if is_whole_model else file.root
+    config = file.read_text_attribute(file.root, "model_config") or ""
+    is_theano = file.read_text_attribute(weights, "backend") == "theano"
     # "th" may stand elsewhere in the text, so the parsed fields decide.
     has_filters_first = '"th"' in config and any(
         fields.get("dim_ordering") == "th" for fields in _objects(json.loads(config))
@@ -125,14 +125,14 @@ def _turned_kernels(
     """Yield every kernel of four axes below `weights` as TensorFlow has it: axes moved if the filters are
     first, cells turned round if Theano wrote it.
     """
-    for _, group in hdf5.walk_groups(file, weights):
-        datasets = {name: hdf5.child_of(file, group, name) for name in hdf5.children(file, group)}
+    for _, group in file.walk_groups(weights):
+        datasets = {name: file.child_of(group, name) for name in file.children(group)}
         by_name = {
             name: node
             for name, node in datasets.items()
             if node.object.values and len(node.object.values.shape) == 4
         }
-        for kernel in hdf5.read_datasets(file, by_name).values():
+        for kernel in file.read_datasets(by_name).values():
             kernel = kernel.transpose(2, 3, 1, 0) if has_filters_first else kernel
             yield np.flip(kernel, (0, 1)) if is_theano else kernel
 
