@@ -1,4 +1,4 @@
-"""What a source is that a port is compared with, and what all of them do."""
+"""What a port is compared with, and what all references do."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from porter.padding import KnownSize
 from porter.verification.numbers import FLOAT64_LIMIT, norms
 
 UNDER_ITS_NAME = "given: "
-"""Begins the keys of values that the source itself gives under a name, and no path of a graph."""
+"""Begins the keys of values that a reference itself gives under a name, and no path of a graph."""
 
 
 class Reference(Protocol):
-    """Gives the source's values at a graph's nodes."""
+    """What computes the source's values at a graph's nodes."""
 
     @property
     def name(self) -> str:
-        """The reference that computes them, or OWN_BUILD."""
+        """What it is called in messages and in port.json; OWN_BUILD for porter's own build."""
 
     @property
     def run_by(self) -> str:
-        """What runs the reference, in words."""
+        """What runs it, in words."""
 
     def takes(self, size: KnownSize) -> bool:
-        """Return whether the source can be run on an input of `size` (rows, columns)."""
+        """Return whether it can be run on an input of `size` (rows, columns)."""
 
     def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> NamedArrays:
         """Return values by path for a batch N x C x H x W, maps as N x C x H x W; of `paths` only, where it
@@ -41,10 +41,10 @@ class Reference(Protocol):
 
 @runtime_checkable
 class CutReference(Reference, Protocol):
-    """A source in which what reads a value can be given another one."""
+    """A reference in which what reads a value can be given another one."""
 
     def run_cut(self, batch: Array, paths: Collection[str], cut: NamedArrays) -> dict[str, Array]:
-        """Run the source with values replaced, and return values in float64 by path, for a batch N x C x H x
+        """Run it with values replaced, and return values in float64 by path, for a batch N x C x H x
         W.
 
         Args:
@@ -54,14 +54,14 @@ class CutReference(Reference, Protocol):
         """
 
     def is_moved(self, path: str) -> bool:
-        """Return whether the source also has the value's numbers in another order of axes, which may be read
+        """Return whether it also has the value's numbers in another order of axes, which may be read
         instead and is not cut.
         """
 
 
 @dataclass
 class Wrapped:
-    """A source that stands around another one."""
+    """A reference that stands around another one."""
 
     source: Reference
 
