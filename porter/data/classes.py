@@ -188,7 +188,7 @@ def label_in_list(text: str, classes: Classes) -> int | None:
         label = None if classes.labels is None else _row_of(text, classes.labels)
     if label is not None:
         return label
-    number = number_in(text.replace(",", " ").split()[0])
+    number = number_in(next(iter(text.replace(",", " ").split()), ""))
     return number if number is not None and number < classes.count else None
 
 

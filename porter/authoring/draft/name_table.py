@@ -79,8 +79,9 @@ def _corrected(
     # A pattern that is often wrong is not worth its exceptions.
     if worst in rules and len(wrong[worst]) > _FEW:
         return [*(rule for rule in rules if rule != worst), *worst.longer]
-    corrected = [*rules, *_plain(wrong[worst], names)]
-    return [_without_paths(rule, wrong[worst]) if len(rule.paths) > 1 else rule for rule in corrected]
+    kept = [_without_paths(rule, wrong[worst]) if len(rule.paths) > 1 else rule for rule in rules]
+    # A pattern may name all of its paths wrongly: `c{n}` says c1 where a file says c01.
+    return [*(rule for rule in kept if rule.paths), *_plain(wrong[worst], names)]
 
 
 def _without_unneeded(

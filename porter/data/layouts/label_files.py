@@ -205,7 +205,7 @@ def _read_real(path: Path) -> tuple[tuple[int, ...], ...]:
     except (ValueError, RecursionError) as error:
         raise FileError(f"not JSON: {error}", where=path, next=_accepted_files()) from None
     classes = range(len(imagenet_classes()))
-    if not isinstance(lists, list) or len(lists) != VALIDATION_IMAGES:
+    if len(lists) != VALIDATION_IMAGES:
         message = f"ReaL's labels are {VALIDATION_IMAGES:,} lists, got {len(lists):,}"
         raise FileError(message, where=path, next=_accepted_files())
     for number, labels in enumerate(lists, start=1):

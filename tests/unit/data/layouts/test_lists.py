@@ -60,6 +60,13 @@ def test_what_a_list_lacks_is_left_out_and_what_the_folder_lacks_counts_as_wrong
     assert [failure.name for failure in found.excluded] == ["a b.jpg"]
 
 
+def test_a_label_of_commas_only_is_no_class(folder: Path) -> None:
+    found = labelled(folder, "d.jpeg 2\na b.jpg,,\n")
+    assert [(failure.name, failure.why) for failure in found.failed] == [
+        ("a b.jpg", "its class ',' is no class of the port")
+    ]
+
+
 def test_a_port_of_other_classes(folder: Path) -> None:
     own = Classes(3, Labels("kinds.txt", ("cat", "dog", "2")))
     text = "a b.jpg cat\nc.PNG 1\nd.jpeg 2\n"  # the last is a name
