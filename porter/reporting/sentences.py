@@ -225,7 +225,7 @@ def facts(record: Record) -> list[Fact]:
         is_code = bool(record.reference.maker)
         kind = "code of the user’s own, which was run" if is_code else "another file of the user’s"
         entries.append(Fact("Reference given", f"{record.reference.file}, {kind}"))
-        entries.append(Fact("Its sha256", record.reference.sha256, literal=True))
+        entries.append(Fact("sha256 of the reference", record.reference.sha256, literal=True))
     if record.folded is not None:
         entries.append(Fact("Batch norms", f"{len(record.folded)} folded into the layers before them"))
     if record.stock_words:

@@ -30,7 +30,7 @@ def compare_contents(one: Contents, other: Contents) -> dict[str, Any]:
         "names": names,
         "conclusions": [(name, conclude(port)) for name, port in zip(names, ports, strict=True)],
         "relation": _relation(one, other),
-        "facts": _rows(*({fact.term: fact.text for fact in facts(port.record)} for port in ports)),
+        "facts": _rows(*map(_facts, ports)),
         "errors": _rows(*map(_errors, ports)),
         "pads": [row for row in _rows(*map(_pads, ports)) if row.one != row.other],
         "accuracies": _rows(*map(_accuracies, ports)),
@@ -50,6 +50,14 @@ def _relation(one: Contents, other: Contents) -> str:
     if both_proved and one.record.padding == other.record.padding:
         return "Both were made from the same file and are proved, so that they compute the same function."
     return "Both were made from the same file."
+
+
+def _facts(contents: Contents) -> dict[str, str]:
+    """Return the facts about a port by their terms; several notes or twins have one term."""
+    texts = dict[str, list[str]]()
+    for fact in facts(contents.record):
+        texts.setdefault(fact.term, []).append(fact.text)
+    return {term: "; ".join(said) for term, said in texts.items()}
 
 
 def _errors(contents: Contents) -> dict[str, str]:

@@ -36,6 +36,17 @@ def test_rows_say_where_two_ports_differ(tmp_path: Path) -> None:
     assert [row.other for row in shown["accuracies"]][:1] == ["70.00 (68.30 to 76.10)"]
 
 
+def test_facts_of_one_term_are_shown_together(tmp_path: Path) -> None:
+    source = {"file": "w.h5", "format": "keras-h5", "sha256": "cd" * 32, "notes": ["one", "two"]}
+    reference = {"file": "mine.py", "sha256": "ef" * 32, "maker": "make"}
+    ports = [
+        read_contents(full_port(tmp_path / name, source=source, reference=reference)) for name in ("a", "b")
+    ]
+    facts = {row.what: row.one for row in compare_contents(*ports)["facts"]}
+    assert (facts["Its sha256"], facts["sha256 of the reference"]) == ("cd" * 32, "ef" * 32)
+    assert facts["Note"] == "one; two"
+
+
 def test_what_is_not_the_same_function_is_not_said_to_be(tmp_path: Path) -> None:
     one, source = (
         read_contents(full_port(tmp_path / "one")),
