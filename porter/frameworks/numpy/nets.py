@@ -12,6 +12,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -192,10 +193,10 @@ class NetDestination(DestinationDefaults, ABC, Generic[M]):
     disagreement = staticmethod(engine.disagreement)
     run = staticmethod(ports.run)
     with_other_pads = staticmethod(ports.with_other_pads)
-    classifier = staticmethod(ports.classifier)
 
     def __init__(self) -> None:
         self.ENGINE: PortEngine = self
+        self.classifier = partial(ports.classifier, framework=self.TITLE)
 
     @abstractmethod
     def add_windowed(self, node: Spelled[M, Any], realisation: Realisation) -> None:

@@ -101,16 +101,25 @@ def run(model: PortModel, batch: Array, taps: Sequence[str], cut: NamedArrays = 
 
 
 def classifier(
-    model: PortModel | NumpyModel, protocol: Preprocess, device: str, how: Run, tap: str | None = None
+    model: PortModel | NumpyModel,
+    protocol: Preprocess,
+    device: str,
+    how: Run,
+    tap: str | None = None,
+    *,
+    framework: str,
 ) -> Classifier:
     """Return a classifier that gives the output of a port's net, or for a NumpyModel the value called `tap`;
     see porter.frameworks.Engine.classifier. It runs on the CPU.
+
+    Args:
+        framework: the name of the port's own, for messages.
 
     Raises:
         UsageError: the device or the run is another one.
     """
     if isinstance(model, NumpyModel):
         return engine.classifier(model, protocol, device, how, tap)
-    expect_run(how, "Caffe and MXNet")
+    expect_run(how, framework)
     output = model.plan.graph.output
     return make_cpu_classifier(lambda images: run(model, images, [output])[output], protocol)

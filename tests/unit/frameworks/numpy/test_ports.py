@@ -51,7 +51,7 @@ def test_photos() -> None:
     model = make_port_model(
         Plan(GRAPH, {}, None), PROGRAM, {"least": np.zeros(1)}, {"most": "a", "share": "b"}, "float32", "cpu"
     )
-    assert classifier(model, PROTOCOLS[0], "cpu", FP32)(pixels)().shape == (
+    assert classifier(model, PROTOCOLS[0], "cpu", FP32, framework="Net")(pixels)().shape == (
         pixels.shape[0] * pixels.shape[1],
         3,
     )
@@ -71,7 +71,10 @@ def test_what_it_does_not_take() -> None:
         (lambda: made("float16"), "in float32 and float64, not in float16"),
         (lambda: made()(BATCH[:, :, :3]), "takes a batch of 3x4x5"),
         (lambda: run(made(), BATCH, ["least"]), "has no such node"),
-        (lambda: classifier(made(), PROTOCOLS[0], "cpu", Run("tf32")), "in fp32"),
+        (
+            lambda: classifier(made(), PROTOCOLS[0], "cpu", Run("tf32"), framework="Net"),
+            "runs Net models in fp32",
+        ),
     ):
         with pytest.raises(UsageError, match=said):
             refused()
