@@ -129,7 +129,7 @@ class PhotoCandidate(NamedTuple):
         key: the data set's name of it; ImageNet's own file name has its number in the validation set.
         place: None where it cannot be read.
         labels: empty where the data set has none that the port knows.
-        why: the reason for either.
+        why: the reason why it cannot be scored; empty where it has a place and labels.
     """
 
     name: str
@@ -137,6 +137,19 @@ class PhotoCandidate(NamedTuple):
     place: PhotoPlace | None
     labels: tuple[int, ...]
     why: str = ""
+
+
+def photo_candidate(
+    name: str, key: str, place: PhotoPlace | None, label: int | None, unread: str, no_label: str
+) -> PhotoCandidate:
+    """Return a photo with at most one label.
+
+    Args:
+        unread: the reason why it cannot be read, which counts where `place` is None.
+        no_label: the reason why it has no label, which counts where `label` is None and it can be read.
+    """
+    lack = unread if place is None else no_label if label is None else ""
+    return PhotoCandidate(name, key, place, () if label is None else (label,), lack)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,15 @@ from typing import NamedTuple
 from porter.base.errors import FileError, escaped
 from porter.data.classes import Classes, folder_labels, why_no_class, wnid_label
 from porter.data.layouts.tars import TarMember
-from porter.data.photos import Bytes, Failure, FoundPhotos, PhotoCandidate, is_photo, why_unread
+from porter.data.photos import (
+    Bytes,
+    Failure,
+    FoundPhotos,
+    PhotoCandidate,
+    is_photo,
+    photo_candidate,
+    why_unread,
+)
 
 _WITH_WNID = re.compile(r"ILSVRC2012_val_\d{8}_(n\d{8})\.")
 
@@ -211,7 +219,7 @@ def _candidate_in_class(
     folder = _class_of(name)
     label = labels_of_folders.get(folder)
     why_no_label = why_no_class(folder) if folder else "it lies in no class folder"
-    return PhotoCandidate(escaped(name), name, place, () if label is None else (label,), why or why_no_label)
+    return photo_candidate(escaped(name), name, place, label, why, why_no_label)
 
 
 def _class_of(name: str) -> str:
@@ -243,5 +251,4 @@ def _flat_candidate(name: str, place: Bytes | None, why: str) -> PhotoCandidate:
     """
     match = _WITH_WNID.match(name.rpartition("/")[2])
     label = wnid_label(match[1]) if match else None
-    labels = () if label is None else (label,)
-    return PhotoCandidate(escaped(name), name, place, labels, why or "its name tells no class")
+    return photo_candidate(escaped(name), name, place, label, why, "its name tells no class")

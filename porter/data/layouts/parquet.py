@@ -11,7 +11,7 @@ from porter.base.errors import escaped
 from porter.data import arrow
 from porter.data.classes import Classes, StatedClasses, no_class_of_port, stated_classes
 from porter.data.parquet_file import read_table
-from porter.data.photos import Cell, FoundPhotos, PhotoCandidate, PhotoPlace
+from porter.data.photos import Cell, FoundPhotos, PhotoCandidate, PhotoPlace, photo_candidate
 
 
 def read_parquet_photos(path: Path, files: Sequence[Path], classes: Classes) -> FoundPhotos:
@@ -63,13 +63,6 @@ def _candidate(
         place: where its bytes are; None if it has none.
         known: what the data set's labels stand for.
     """
-    if place is None:
-        why = "it has no bytes"
-    elif label is None:
-        why = "it has no label"
-    else:
-        why = no_class_of_port(str(label))
-    row = known.row_of(label)
-    return PhotoCandidate(
-        f"{escaped(file.name)}#{number}", path or "", place, () if row is None else (row,), why
-    )
+    no_label = "it has no label" if label is None else no_class_of_port(str(label))
+    name = f"{escaped(file.name)}#{number}"
+    return photo_candidate(name, path or "", place, known.row_of(label), "it has no bytes", no_label)

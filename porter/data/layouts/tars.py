@@ -16,7 +16,7 @@ from typing import IO, BinaryIO, NamedTuple, cast
 
 from porter.base.errors import FileError, escaped
 from porter.data.classes import Classes, StatedClasses, number_in, stated_classes
-from porter.data.photos import Bytes, FoundPhotos, PhotoCandidate, is_photo
+from porter.data.photos import Bytes, FoundPhotos, PhotoCandidate, is_photo, photo_candidate
 
 _UNPACKERS = {
     b"\x1f\x8b": "gunzip",
@@ -31,13 +31,10 @@ each are 3.9 million.
 """
 _MAX_HEADER = 1 << 20
 _MAX_PADDING = 1 << 20  # GNU tar fills the last record with zeros: 10 KiB unless told otherwise
-
 _LABEL_SUFFIXES = ("cls", "json")
 _LABEL_FIELDS = ("label", "cls")
 _MAX_LABEL = 1 << 20
 _NAMES_FILE = "classnames.txt"
-
-_Labels = tuple[int, ...]
 
 
 class TarMember(NamedTuple):
@@ -216,15 +213,14 @@ def _photos_of_shard(
             photos.setdefault(key, member)
     candidates = []
     for key, member in photos.items():
-        labels, why = _read_label(file, beside.get(key, {}), known)
+        label, no_label = _read_label(file, beside.get(key, {}), known)
         place = None if member.why else Bytes(shard, member.offset, member.size)
-        candidates.append(
-            PhotoCandidate(escaped(prefix + member.name), member.name, place, labels, member.why or why)
-        )
+        name = escaped(prefix + member.name)
+        candidates.append(photo_candidate(name, member.name, place, label, member.why, no_label))
     return candidates
 
 
-def _read_label(file: BinaryIO, beside: dict[str, TarMember], known: StatedClasses) -> tuple[_Labels, str]:
+def _read_label(file: BinaryIO, beside: dict[str, TarMember], known: StatedClasses) -> tuple[int | None, str]:
     """Return the label of a photo, from the members beside it, and why it cannot be scored if there is none,
     or none that is a class of the port.
 
@@ -233,13 +229,13 @@ def _read_label(file: BinaryIO, beside: dict[str, TarMember], known: StatedClass
         known: what the data set's labels stand for.
     """
     if not beside:
-        return (), "there is no .cls or .json beside it"
+        return None, "there is no .cls or .json beside it"
     for suffix in _LABEL_SUFFIXES:
         member = beside.get(suffix)
         if member is None:
             continue
         if member.why or member.size > _MAX_LABEL:
-            return (), f"its .{suffix} cannot be read: {member.why or f'{member.size:,} bytes'}"
+            return None, f"its .{suffix} cannot be read: {member.why or f'{member.size:,} bytes'}"
         file.seek(member.offset)
         text = file.read(member.size).decode("utf-8", "replace")
         value = text.strip() if suffix == "cls" else _label_in_json(text)
@@ -247,9 +243,8 @@ def _read_label(file: BinaryIO, beside: dict[str, TarMember], known: StatedClass
             continue
         number = number_in(value)
         label = known.row_of(value if number is None else number)
-        labels = () if label is None else (label,)
-        return labels, f"its .{suffix} says '{escaped(value[:40])}', which is no class of the port"
-    return (), f"its .json has no field {' or '.join(_LABEL_FIELDS)}"
+        return label, f"its .{suffix} says '{escaped(value[:40])}', which is no class of the port"
+    return None, f"its .json has no field {' or '.join(_LABEL_FIELDS)}"
 
 
 def _label_in_json(text: str) -> str | None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from porter.base.errors import FileError, escaped
 from porter.data.classes import Classes, StatedClasses, labels_of_names, no_class_of_port, stated_classes
-from porter.data.photos import FoundPhotos, PhotoCandidate, Sealed
+from porter.data.photos import FoundPhotos, PhotoCandidate, Sealed, photo_candidate
 from porter.data.tfrecord_file import Example, Span, iterate_records, read_example
 
 _PHOTO_FEATURES = ("image/encoded", "image")
@@ -81,11 +81,11 @@ def _candidate(row: _RecordRow, known: StatedClasses) -> PhotoCandidate:
     label = _label_of(example, known)
     stated = next((values[word] for word in (*_LABEL_FEATURES, *_WNID_FEATURES) if word in values), None)
     if stated is None:
-        why = "it has no label"
+        no_label = "it has no label"
     else:
         label_text = stated.decode("utf-8", "replace") if isinstance(stated, bytes) else str(stated)
-        why = no_class_of_port(label_text)
-    return PhotoCandidate(name, key, place, () if label is None else (label,), why)
+        no_label = no_class_of_port(label_text)
+    return photo_candidate(name, key, place, label, "", no_label)
 
 
 def _label_of(example: Example, known: StatedClasses) -> int | None:
