@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -113,15 +113,27 @@ def declared_recipes(given: Path | None = None, with_zoos: bool = False) -> tupl
         for beside in [_listed(folder, own_folder, with_zoos, folder is given)]
         for recipe in beside
     ]
-    # A recipe extends one that comes behind it, in its folder or in a later one: those are complete first.
+    return _without_earlier_names(_with_bases(by_precedence))
+
+
+def _with_bases(by_precedence: Sequence[tuple[Declared, Sequence[Declared]]]) -> Sequence[Declared]:
+    """Return recipes, each given with those of its folder, with the names of what they extend.
+
+    A recipe extends one that comes behind it, in its folder or in a later one: those are complete first.
+    """
     complete = deque[Declared]()
     for recipe, beside in reversed(by_precedence):
         with_base = recipe
         if recipe.extends is not None:
             with_base = _with_base(recipe, recipe.extends, complete, beside)
         complete.appendleft(with_base)
+    return complete
+
+
+def _without_earlier_names(recipes: Iterable[Declared]) -> tuple[Declared, ...]:
+    """Return recipes without the names that those of earlier folders have."""
     found: list[Declared] = []
-    for recipe in complete:
+    for recipe in recipes:
         # recipes of earlier folders, and those beside it that extend it and so have its names
         before = [
             earlier
