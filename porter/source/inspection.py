@@ -184,18 +184,25 @@ def _inspect_file(
             return replace(unmatched, match=match, problem=f"{problem.where}: {problem.message}")
         # A match that does not open is shown if `--map` settles it, or if it is so near that it is meant.
         if commands or match.score >= LIKELY:
-            # What is about the whole file has the commands as its next step.
-            message = problem.message if problem.where == str(checkpoint.path) else str(problem)
-            advice = None if commands else how_to_save_graph(checkpoint)
-            return Inspection(
-                checkpoint,
-                match=match,
-                size=_size(checkpoint, match),
-                origin=origin_of(match.candidate).origin,
-                problem=f"{message}; {advice}" if advice else message,
-                commands=commands,
-            )
+            return _inspect_unopened(checkpoint, match, problem, commands)
     return replace(_or_trained_port(unmatched), origin=stated_origin(checkpoint))
+
+
+def _inspect_unopened(
+    checkpoint: Checkpoint, match: Match, problem: PorterError, commands: tuple[str, ...]
+) -> Inspection:
+    """Return what is known of a file that a match does not open, with the commands that settle it."""
+    # What is about the whole file has the commands as its next step.
+    message = problem.message if problem.where == str(checkpoint.path) else str(problem)
+    advice = None if commands else how_to_save_graph(checkpoint)
+    return Inspection(
+        checkpoint,
+        match=match,
+        size=_size(checkpoint, match),
+        origin=origin_of(match.candidate).origin,
+        problem=f"{message}; {advice}" if advice else message,
+        commands=commands,
+    )
 
 
 def _inspect_by_library(checkpoint: Checkpoint) -> Inspection:
