@@ -145,7 +145,8 @@ class Dataflow(Generic[N]):
         live: names of the nodes that depend on the input.
         budget: bytes that all values computed from constants may take.
         passed: layers that act in training only, which the nodes lack, each with the value that it takes.
-        evaluate: the readers of operators, where all that a node reads is a constant.
+        evaluate: the readers of operators, where all that a node reads is a constant. `read_nodes` of
+            porter.filegraph.reading sets it: readers are given a walk, which is made of this.
         computed: values from constants, and what live nodes compute from the sizes of values.
         evaluated: tensors of any size that `weights` computed, by the names of their nodes.
         refused: names of those that it could not.
