@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from porter.frameworks.code.language import Layer, plain
 from porter.frameworks.code.layer_arguments import constants
+from porter.frameworks.code.plan_layers import Layer, plain
 from porter.graph import Op, Shape, ops
 from porter.graph.blocks.parameters import PlainValue
 from porter.graph.ops import CHANNELS_LAST, channels_in, is_map

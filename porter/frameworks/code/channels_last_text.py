@@ -11,9 +11,10 @@ from functools import partial, reduce
 
 from porter.frameworks.code.forward import OPERATORS
 from porter.frameworks.code.input_checks import input_checks, refusal
-from porter.frameworks.code.language import Apply, Language, Layer, LayerStep, Norm
+from porter.frameworks.code.language import Apply, Language, Norm
 from porter.frameworks.code.model_classes import docstring, model_classes, named_norms
 from porter.frameworks.code.own_layers import needed_definitions
+from porter.frameworks.code.plan_layers import Layer, LayerStep
 from porter.frameworks.code.text import Bracketed, Choice, Expression, Item, call, flat, literal
 from porter.frameworks.code.tree import make_tree
 from porter.graph import INPUT

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from porter.frameworks.code.forward import Forward
-from porter.frameworks.code.language import CHAIN, ROW, Apply, Language, Layer
+from porter.frameworks.code.language import CHAIN, ROW, Apply, Language
 from porter.frameworks.code.loops import SHORTEST, Owner, PartRun, find_runs, find_whole_run
+from porter.frameworks.code.plan_layers import Layer
 from porter.frameworks.code.template import Alternative, Edge, FlagKey, Template, TemplatePart
 from porter.frameworks.code.text import (
     Bracketed,

@@ -15,7 +15,8 @@ from porter.base.dtypes import Array, Dtype, cast
 from porter.base.errors import FileError, MappingError
 from porter.formats.safetensors.tensors import read_safetensors, write_safetensors
 from porter.frameworks import OwnTensors, Tensors
-from porter.frameworks.code.language import Language, Layer, Spellings
+from porter.frameworks.code.language import Language
+from porter.frameworks.code.plan_layers import Layer, Spellings
 from porter.frameworks.code.public_names import with_names
 from porter.frameworks.code.tree import Body, make_tree
 from porter.frameworks.port_tensors import FILLS, expect_tensor

@@ -11,8 +11,9 @@ from functools import cached_property
 from keyword import iskeyword
 
 from porter.frameworks.code.class_text import Known, call_class, recurring_norms, write_class
-from porter.frameworks.code.language import Language, LayerStep
+from porter.frameworks.code.language import Language
 from porter.frameworks.code.loops import SHORTEST, PartRun, find_whole_run
+from porter.frameworks.code.plan_layers import LayerStep
 from porter.frameworks.code.stages import Stages, write_stages
 from porter.frameworks.code.template import ClassUse, Template, signature, unify
 from porter.frameworks.code.text import call, flat

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from porter.frameworks.code.language import CHAIN, ROW, Layer
+from porter.frameworks.code.language import CHAIN, ROW
+from porter.frameworks.code.plan_layers import Layer
 from porter.frameworks.code.tree import Body, Part, Reuse
 from porter.graph.blocks.block_uses import Unlike, merge_orders
 from porter.graph.blocks.parameters import PlainValue

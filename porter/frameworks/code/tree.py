@@ -13,7 +13,8 @@ from keyword import iskeyword
 
 from porter.base.errors import GraphError
 from porter.filegraph.names import Names
-from porter.frameworks.code.language import Language, Layer, LayerStep
+from porter.frameworks.code.language import Language
+from porter.frameworks.code.plan_layers import Layer, LayerStep
 from porter.graph import INPUT, BlockScope, Graph
 
 ENTRY = ""

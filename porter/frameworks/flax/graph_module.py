@@ -17,7 +17,7 @@ from porter.base.options import DEVICE
 from porter.frameworks import UNCUT, Tensors
 from porter.frameworks.code.channels_last import FUNCTIONS
 from porter.frameworks.code.graph_modules import Computation, find_by_name, function_of_several
-from porter.frameworks.code.language import Layer, LayerStep
+from porter.frameworks.code.plan_layers import Layer, LayerStep
 from porter.frameworks.flax import QUICKLY, layers
 from porter.frameworks.flax.code import PORTS
 from porter.frameworks.flax.spellings import WITH_TENSORS

@@ -13,8 +13,8 @@ from porter.frameworks.code.channels_last import (
     reduce_arguments,
     sides,
 )
-from porter.frameworks.code.language import Layer, Spellings, plain
 from porter.frameworks.code.layer_arguments import pair
+from porter.frameworks.code.plan_layers import Layer, Spellings, plain
 from porter.graph import Op, Shape, ops
 from porter.graph.blocks.parameters import PlainValue
 from porter.graph.ops import channels_in

@@ -19,7 +19,7 @@ from porter.base.options import DEVICE
 from porter.frameworks import UNCUT, Tensors
 from porter.frameworks.code.channels_last import FUNCTIONS
 from porter.frameworks.code.graph_modules import Computation, find_by_name, function_of_several
-from porter.frameworks.code.language import Layer, LayerStep
+from porter.frameworks.code.plan_layers import Layer, LayerStep
 from porter.frameworks.mlx import layers
 from porter.frameworks.mlx.code import PORTS
 from porter.frameworks.mlx.exact_operations import exact_operations

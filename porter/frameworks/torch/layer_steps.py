@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from porter.base.errors import PaddingError
-from porter.frameworks.code.language import Layer, LayerStep, Spellings
 from porter.frameworks.code.layer_arguments import pair
+from porter.frameworks.code.plan_layers import Layer, LayerStep, Spellings
 from porter.frameworks.torch.spellings import IN_PLACE, PLAIN, WINDOWED, constant_pad
 from porter.graph import Op
 from porter.graph.plan import Plan

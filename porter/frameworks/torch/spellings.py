@@ -9,8 +9,8 @@ from fractions import Fraction
 from typing import Any
 
 from porter.formats.torch_export.plain import PLAIN as ROWS, AtenRow
-from porter.frameworks.code.language import Layer, plain
 from porter.frameworks.code.layer_arguments import constants, padding_of_cut, pair
+from porter.frameworks.code.plan_layers import Layer, plain
 from porter.graph import Op, Shape, ops
 from porter.graph.blocks.parameters import PlainValue
 from porter.graph.ops import AXES, Function, Mode, channels_axis, channels_in, is_map

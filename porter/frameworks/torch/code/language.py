@@ -7,7 +7,8 @@ from functools import partial, reduce
 
 from porter.frameworks.code.forward import OPERATORS
 from porter.frameworks.code.input_checks import refusal
-from porter.frameworks.code.language import Language, Layer, Norm
+from porter.frameworks.code.language import Language, Norm
+from porter.frameworks.code.plan_layers import Layer
 from porter.frameworks.code.text import Bracketed, Choice, Expression, Item, call, flat, literal
 from porter.frameworks.torch.code.signatures import DEFAULTS, NORM_DEFAULTS, NORMS, OWN_LAYERS, POSITIONAL
 from porter.frameworks.torch.spellings import (

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import porter
-from porter.frameworks.code.language import Layer
+from porter.frameworks.code.plan_layers import Layer
 from porter.frameworks.mlx import graph_module
 from porter.frameworks.mlx.code import PORTS
 from porter.port import StoredPort

@@ -2,7 +2,7 @@
 
 import pytest
 
-from porter.frameworks.code.language import Layer
+from porter.frameworks.code.plan_layers import Layer
 from porter.frameworks.code.template import Edge, unify
 from porter.frameworks.code.tree import Body, Part
 
