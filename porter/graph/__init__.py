@@ -21,6 +21,7 @@ from porter.graph.graph import (
     is_call,
     is_depthwise,
     nonnegative_paths,
+    rename_paths,
     shapes,
     site_of,
     tensor_shapes,

@@ -313,6 +313,28 @@ def with_own_tensors(graph: Graph, paths: Collection[str] = ()) -> Graph:
     return replace(graph, nodes=tuple(nodes))
 
 
+def rename_paths(graph: Graph, paths: Mapping[str, str]) -> Graph:
+    """Return the graph with its nodes and scopes under other paths. `paths` has new paths by the old ones; a
+    path that it lacks stays.
+    """
+
+    def new(path: str) -> str:
+        return paths.get(path, path)
+
+    nodes = tuple(
+        replace(
+            node,
+            path=new(node.path),
+            inputs=tuple(map(new, node.inputs)),
+            shares=node.shares and new(node.shares),
+        )
+        for node in graph.nodes
+    )
+    scopes = tuple(replace(scope, path=new(scope.path)) for scope in graph.scopes)
+    further = tuple(map(new, graph.further))
+    return replace(graph, nodes=nodes, scopes=scopes, output=new(graph.output), further=further)
+
+
 def tensor_shapes(graph: Graph) -> dict[str, TensorShapes]:
     """Return the canonical tensors of every node that has any, also of those that share a layer's: path to
     role to shape.

@@ -13,7 +13,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import fill_free_size
 from porter.filegraph.to_graph import Translated, expect_ops, to_graph
 from porter.frameworks import engine_name
-from porter.graph import Conv, Dense, Graph, Node, shapes, with_own_tensors
+from porter.graph import Conv, Dense, Graph, Node, rename_paths, shapes, with_own_tensors
 from porter.graph.ops import Shape, channels_in
 from porter.padding import ANY, KnownSize, Size
 from porter.source.fitting.fit import OWN_GRAPH, Fit, InFile, given_by, stored_tensors
@@ -96,8 +96,6 @@ def _under_paths(file: Translated, paths: Mapping[str, str]) -> Translated:
     Args:
         paths: by the new path, the path in `file`.
     """
-    from porter.graph.blocks.find_blocks import rename_paths
-
     paths_in_file = {
         path: path_in_file for path, path_in_file in paths.items() if path_in_file in file.graph.by_path
     }

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from porter.filegraph.names import Names
-from porter.graph import Graph
+from porter.graph import Graph, rename_paths
 from porter.graph.plan import Plan
 
 
@@ -46,21 +46,9 @@ def with_names(plan: Plan, names: Mapping[str, str]) -> Plan:
     def new_path(path: str) -> str:
         return names.get(path, path)
 
-    graph = plan.lowered
-    nodes = tuple(
-        replace(
-            node,
-            path=new_path(node.path),
-            inputs=tuple(map(new_path, node.inputs)),
-            shares=node.shares and new_path(node.shares),
-        )
-        for node in graph.nodes
-    )
-    scopes = tuple(replace(scope, path=new_path(scope.path)) for scope in graph.scopes)
-    further = tuple(map(new_path, graph.further))
     return replace(
         plan,
-        graph=replace(graph, nodes=nodes, scopes=scopes, output=new_path(graph.output), further=further),
+        graph=rename_paths(plan.lowered, names),
         realisations={new_path(path): realised for path, realised in plan.realisations.items()},
         notes={new_path(path): note for path, note in plan.notes.items()},
         parts={},

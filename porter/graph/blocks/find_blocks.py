@@ -11,7 +11,7 @@ from porter.graph.blocks.modules import has_modules, modules
 from porter.graph.blocks.numbered_groups import pair_chains, renumber
 from porter.graph.blocks.outline import Group, Leaf, outline, with_unique_names
 from porter.graph.blocks.repeated_calls import name_calls_as_first
-from porter.graph.graph import BlockScope, Graph, Node, tensor_shapes, with_own_tensors
+from porter.graph.graph import BlockScope, Graph, Node, rename_paths, tensor_shapes, with_own_tensors
 
 
 @dataclass(frozen=True)
@@ -68,28 +68,6 @@ def _count_loose(group: Group) -> int:
     if group.block is not None and not group.unit:
         return 0
     return sum(_count_loose(member) if isinstance(member, Group) else 1 for member in group.members)
-
-
-def rename_paths(graph: Graph, paths: Mapping[str, str]) -> Graph:
-    """Return the graph with its nodes under other paths, and without scopes. `paths` has new paths by the old
-    ones; a path that it lacks stays.
-    """
-
-    def new(path: str) -> str:
-        return paths.get(path, path)
-
-    nodes = tuple(
-        replace(
-            node,
-            path=new(node.path),
-            inputs=tuple(map(new, node.inputs)),
-            shares=node.shares and new(node.shares),
-        )
-        for node in graph.nodes
-    )
-    return replace(
-        graph, nodes=nodes, output=new(graph.output), further=tuple(map(new, graph.further)), scopes=()
-    )
 
 
 def _dissolve_other_groups(root: Group) -> Group:
