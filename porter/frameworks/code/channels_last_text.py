@@ -4,22 +4,16 @@ common.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 
 from porter.frameworks.code.forward import OPERATORS
-from porter.frameworks.code.input_checks import input_checks, refusal
+from porter.frameworks.code.input_checks import refusal
 from porter.frameworks.code.language import Apply, Language, Norm
-from porter.frameworks.code.model_classes import docstring, model_classes, named_norms
-from porter.frameworks.code.own_layers import needed_definitions
-from porter.frameworks.code.plan_layers import Layer, LayerStep
+from porter.frameworks.code.plan_layers import Layer
 from porter.frameworks.code.text import Bracketed, Choice, Expression, Item, call, flat, literal
-from porter.frameworks.code.tree import make_tree
-from porter.graph import INPUT
 from porter.graph.blocks.parameters import PlainValue
-from porter.graph.plan import Plan
 
 _SHORTEST = 3
 """So many equal modules of a row are written one by one."""
@@ -35,9 +29,6 @@ class ChannelsLastLanguage(Language):
         arrays: what its module of arrays is imported as, such as `jnp`.
         positional: the arguments that have no keyword, by kind.
         defaults: of arguments, by kind; those at their defaults are left out.
-        own_layers: the text of porter's own layers, by name, of which model.py has copies.
-        imports: the lines of the framework's imports, with a pattern of the text that needs one; None where
-            every model does.
     """
 
     layers: str
@@ -51,9 +42,10 @@ class ChannelsLastLanguage(Language):
     norms: Mapping[str, Norm]
     positional: Mapping[str, tuple[str, ...]]
     defaults: Mapping[str, Mapping[str, PlainValue]]
-    own_layers: dict[str, str]
-    imports: Mapping[str, str | None]
+    own_layers: Mapping[str, str]
+    imports: Mapping[str, str]
     passed: str = ""
+    images = "N x H x W x {channels}"
     method = "__call__"
     rows = True
 
@@ -165,40 +157,3 @@ class ChannelsLastLanguage(Language):
         """Return the lines that raise an error where an input that is no map has another shape."""
         condition = " or ".join([f"{x}.ndim != {axes}", *wrong_sizes])
         return refusal(f"if {condition}", f"{message} {{{x}.shape}}")
-
-
-def write_model(plan: Plan, steps: Sequence[LayerStep], language: ChannelsLastLanguage, loader: str) -> str:
-    """Return the text of model.py.
-
-    Args:
-        steps: the layers of the plan.
-        loader: the text of the function that loads the weights.
-
-    Raises:
-        GraphError: part of a path is no Python name.
-    """
-    tree = make_tree(plan.lowered, steps, language)
-    checks = input_checks(plan, {INPUT: "x", **tree.further}, language)
-    body = model_classes(tree, plan.lowered, steps, language, checks)
-    # copies of porter's own layers that the classes call
-    own_layers = needed_definitions(body, language.own_layers)
-    norms = named_norms(tree, language)
-    text = "\n\n\n".join(filter(None, (norms, own_layers, body, loader)))
-    # Each import that the text may need, and whether it does.
-    standard_imports = {
-        "import math": "math." in own_layers,
-        "import re": "re." in own_layers,
-        "from functools import partial": "partial(" in text,
-        "from pathlib import Path": True,
-        "from typing import Any": re.search(r"\bAny\b", own_layers) is not None,
-    }
-    standard = [line for line, is_needed in standard_imports.items() if is_needed]
-    others = [
-        line
-        for line, pattern in language.imports.items()
-        if pattern is None or re.search(pattern, own_layers + body + loader)
-    ]
-    head = docstring(plan, tree, "N x H x W x {channels}")
-    # One blank line before a statement, two before a class or function.
-    blank_lines = [""] if norms else ["", ""]
-    return "\n".join((head, "", *standard, "", *others, *blank_lines, text)) + "\n"

@@ -43,6 +43,10 @@ class Language(ABC):
         functions: kinds that are said where they are applied, and have no arguments.
         with_tensors: kinds that hold tensors.
         of_map: the layer that makes a map of features.
+        own_layers: the text of porter's own layers and functions, by name, of which model.py has copies; each
+            uses only those before it.
+        imports: the lines of the framework's imports, each with a pattern of the text that needs it.
+        images: the axes of images of `{channels}`.
         norms: kinds of batch norms by the names that they get where several places share some arguments, with
             these arguments' defaults.
         passed: an argument that every constructor takes by name and passes on, such as `rngs`.
@@ -58,6 +62,9 @@ class Language(ABC):
     with_tensors: Collection[str]
     of_map: Layer
     norms: Mapping[str, Norm]
+    own_layers: Mapping[str, str]
+    imports: Mapping[str, str]
+    images: str
     passed: str = ""
     rows: bool = False
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Mapping
 from importlib.resources import files
 
 
@@ -23,7 +24,7 @@ def definitions(package: str, *names: str) -> dict[str, str]:
     return texts
 
 
-def needed_definitions(body: str, known: dict[str, str]) -> str:
+def needed_definitions(body: str, known: Mapping[str, str]) -> str:
     """Return the text of those definitions in `known` that `body`, or another of them, calls or hands on, in
     their order.
 
@@ -32,7 +33,7 @@ def needed_definitions(body: str, known: dict[str, str]) -> str:
     """
     texts: list[str] = []
     # Backwards, because a definition uses only those before it: `texts` has those that are needed so far.
-    for name, text in reversed(known.items()):
+    for name, text in reversed([*known.items()]):
         # called, `crop(x)`, or handed on, `apply(crop, x)`
         if re.search(rf"(?<![\w.]){name}(?=[(),])", "\n".join([body, *texts])):
             texts.insert(0, text)

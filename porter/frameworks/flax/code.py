@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from porter.frameworks.code.channels_last import FUNCTIONS
-from porter.frameworks.code.channels_last_text import ChannelsLastLanguage, write_model
+from porter.frameworks.code.channels_last_text import ChannelsLastLanguage
 from porter.frameworks.code.code_ports import CodePorts
 from porter.frameworks.code.language import Norm
 from porter.frameworks.code.own_layers import definitions
+from porter.frameworks.code.write_source import write_source
 from porter.frameworks.flax.layout import canonical, stored, variables
 from porter.frameworks.flax.spellings import MAP_OF_FEATURES, SPELLINGS, WITH_TENSORS
 from porter.graph.blocks.parameters import PlainValue
@@ -82,10 +83,10 @@ LANGUAGE = ChannelsLastLanguage(
     defaults=_DEFAULTS,
     own_layers=definitions("porter.frameworks.flax", "layers.py"),
     imports={
-        "import jax": r"\bjax\.",
+        "import jax": r"jax\.",
         "import jax.numpy as jnp": r"jnp\.",
-        "from flax import nnx": None,
-        "from safetensors.flax import load_file": None,
+        "from flax import nnx": r"nnx\.",
+        "from safetensors.flax import load_file": r"load_file\(",
     },
     passed="rngs",
 )
@@ -100,7 +101,7 @@ def model_source(plan: Plan) -> str:
     steps = SPELLINGS.steps(plan)
     # Dropouts draw random numbers, which the loader has to make.
     draws = any(step.layer.kind == "nnx.Dropout" for step in steps)
-    return write_model(plan, steps, LANGUAGE, _LOADER.format(**(_DRAWING if draws else _LASTING)))
+    return write_source(plan, steps, LANGUAGE, _LOADER.format(**(_DRAWING if draws else _LASTING)))
 
 
 _LOADER = '''\

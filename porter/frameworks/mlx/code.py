@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from porter.frameworks.code.channels_last import FUNCTIONS
-from porter.frameworks.code.channels_last_text import ChannelsLastLanguage, write_model
+from porter.frameworks.code.channels_last_text import ChannelsLastLanguage
 from porter.frameworks.code.code_ports import CodePorts
 from porter.frameworks.code.language import Norm
 from porter.frameworks.code.own_layers import definitions
 from porter.frameworks.code.public_names import public_names, with_names
+from porter.frameworks.code.write_source import write_source
 from porter.frameworks.mlx.layout import canonical, stored, variables
 from porter.frameworks.mlx.spellings import MAP_OF_FEATURES, MODULES, SPELLINGS
 from porter.graph.blocks.parameters import PlainValue
@@ -84,7 +85,7 @@ LANGUAGE = ChannelsLastLanguage(
     positional=_POSITIONAL,
     defaults=_DEFAULTS,
     own_layers=definitions("porter.frameworks.mlx", "layers.py"),
-    imports={"import mlx.core as mx": r"mx\.", "import mlx.nn as nn": None},
+    imports={"import mlx.core as mx": r"mx\.", "import mlx.nn as nn": r"nn\."},
 )
 
 
@@ -95,7 +96,7 @@ def model_source(plan: Plan) -> str:
         GraphError: part of a path is no Python name. PaddingError: the plan was made for another framework.
     """
     plan = with_names(plan, public_names(plan.lowered))
-    return write_model(plan, SPELLINGS.steps(plan), LANGUAGE, _LOADER)
+    return write_source(plan, SPELLINGS.steps(plan), LANGUAGE, _LOADER)
 
 
 _LOADER = '''\

@@ -40,6 +40,17 @@ _SHARED_NORMS = {
     kind: Norm(kind, f"nn.{kind}", {slot: NORM_DEFAULTS[slot] for slot in ("eps", "momentum")})
     for kind in NORMS
 }
+_CHAIN_FUNCTION = '''\
+def chain(**layers):
+    """Layers one after the other, under these names in the state_dict."""
+    return nn.Sequential(OrderedDict(layers))'''
+_OWN_DEFINITIONS = {"chain": _CHAIN_FUNCTION, **OWN_LAYERS}
+_IMPORTS = {
+    "import torch": r"torch\.",
+    "from safetensors.torch import load_file": r"load_file\(",
+    "from torch import nn": r"nn\.",
+    "from torch.nn import functional as F": r"F\.",
+}
 
 
 class TorchLanguage(Language):
@@ -56,6 +67,9 @@ class TorchLanguage(Language):
     with_tensors = WITH_TENSORS
     of_map = MAP_OF_FEATURES
     norms = _SHARED_NORMS
+    own_layers = _OWN_DEFINITIONS
+    imports = _IMPORTS
+    images = "N x {channels} x H x W"
 
     def keep_map(self, layer: Layer) -> Layer | None:
         """Return the pool to 1x1 of a global pool; None for other layers."""

@@ -6,11 +6,6 @@ from collections.abc import Mapping
 
 from porter.frameworks.code.text import literal
 
-CHAIN_FUNCTION = '''\
-def chain(**layers):
-    """Layers one after the other, under these names in the state_dict."""
-    return nn.Sequential(OrderedDict(layers))'''
-
 _LOAD_FUNCTION = '''\
 def load(folder=None):
     """The model with the weights in `folder` (by default this file's own), in eval mode."""
