@@ -31,6 +31,7 @@ from porter.padding import Size
 
 NAME = "numpy"
 RUNNER = "porter's interpreter"
+_NUMBER_TYPES = ("float32", "float64")
 
 
 @dataclass(frozen=True)
@@ -183,6 +184,20 @@ class NumpyModel:
         return value.astype(self.dtype, copy=False) if is_floating(value) else value
 
 
+def expect_number_type(dtype: Dtype, what_is_done: str, advice: str = f"write {DTYPE('float32')}") -> None:
+    """Refuse a number type that porter's own engine does not run.
+
+    Args:
+        what_is_done: in that type, for the message: `porter's own engine runs files`.
+
+    Raises:
+        UsageError: it is another one than float32 and float64.
+    """
+    if dtype not in _NUMBER_TYPES:
+        message = f"{what_is_done} in {' and '.join(_NUMBER_TYPES)}, not in {dtype}"
+        raise UsageError(message, where=DTYPE, next=advice)
+
+
 def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> NumpyModel:
     """Return the file's own graph as a program of its format's rows, with the file's tensors, in `dtype`; see
     porter.frameworks.Engine.build_file. `size` is unused: the rows take any.
@@ -194,9 +209,7 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> NumpyModel:
     graph, format = checkpoint.carried, known_format(checkpoint.format)
     if format is None or format.rows is None:
         raise CannotRun(f"porter's own engine does not run {checkpoint.format} files", where=checkpoint.path)
-    if dtype not in ("float32", "float64"):
-        message = f"porter's own engine runs files in float32 and float64, not in {dtype}"
-        raise UsageError(message, where=DTYPE, next=f"write {DTYPE('float32')}")
+    expect_number_type(dtype, "porter's own engine runs files")
     program = import_module(format.rows).program(graph.definition)
     return NumpyModel(program, checkpoint.tensors, dtype, graph, graph.arrays)
 

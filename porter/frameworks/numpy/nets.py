@@ -25,10 +25,8 @@ from porter.base.errors import (
     MappingError,
     PaddingError,
     PorterError,
-    UsageError,
     first_line,
 )
-from porter.base.options import DTYPE
 from porter.filegraph.names import Names
 from porter.filegraph.program import KernelProgram
 from porter.files import digest
@@ -85,6 +83,9 @@ class CutPlace(NamedTuple):
 
 
 def place_cut(op: ConvTranspose) -> CutPlace:
+    """Return where the cut of a transposed convolution is said: by the layer, if it is the same at opposite
+    sides and adds nothing, otherwise behind it.
+    """
     top, bottom, left, right = op.cut
     if (top, left) == (bottom, right) and min(op.cut) >= 0:
         return CutPlace(op.cut, None, False)
@@ -320,9 +321,7 @@ class NetDestination(DestinationDefaults, ABC, Generic[M]):
                 file.
             GraphError: the framework has no layers for an op. MappingError: the tensors do not fit the graph.
         """
-        if dtype not in ("float32", "float64"):
-            message = f"porter writes {self.TITLE}'s tensors in float32 and float64, not in {dtype}"
-            raise UsageError(message, where=DTYPE, next="leave it out")
+        engine.expect_number_type(dtype, f"porter writes {self.TITLE}'s tensors", "leave it out")
         net = self.make_net(plan)
         data = self.encode_arrays(net, _arrays_by_name(net, tensors, storage_type(dtype)))
         # The text states the only size, or else the one that the source was trained at, or none.

@@ -12,7 +12,7 @@ import numpy as np
 
 from porter.base.dtypes import Array, Dtype, NamedArrays
 from porter.base.errors import CannotRun, CheckFailed, Contradiction, UsageError
-from porter.base.options import DEVICE, DTYPE
+from porter.base.options import DEVICE
 from porter.base.ways_to_run import Run
 from porter.data.preprocess import Preprocess
 from porter.filegraph.program import KernelProgram
@@ -73,9 +73,7 @@ def make_port_model(
     """
     if device != "cpu":
         raise UsageError("porter's own engine runs models on the CPU", where=DEVICE, next="leave it out")
-    if dtype not in ("float32", "float64"):
-        message = f"porter's own engine runs models in float32 and float64, not in {dtype}"
-        raise UsageError(message, where=DTYPE, next=f"write {DTYPE('float32')}")
+    engine.expect_number_type(dtype, "porter's own engine runs models")
     return PortModel(plan, NumpyModel(program, tensors, dtype), values)
 
 
