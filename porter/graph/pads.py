@@ -25,6 +25,11 @@ class PadDecision(BaseModel):
     kind: str
     why: str
 
+    @property
+    def is_native(self) -> bool:
+        """Whether an attribute of the destination's own layer says the pad."""
+        return self.kind == "native"
+
 
 def pads_of(plan: Plan) -> tuple[PadDecision, ...]:
     """Return the table of padding sites: the source's convention, its realisation in the destination, and

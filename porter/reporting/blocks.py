@@ -57,7 +57,7 @@ class Box:
     @property
     def padded_sites(self) -> int:
         """How many sites need more for their pad than an attribute of the destination's own layer."""
-        return sum(step.pad is not None and step.pad.kind != "native" for step in self.steps)
+        return sum(step.pad is not None and not step.pad.is_native for step in self.steps)
 
 
 def blocks_of(record: Record) -> list[Box]:

@@ -18,7 +18,7 @@ def card(contents: Contents) -> str:
     that are not the layers' own.
     """
     record, verdict = contents.record, conclude(contents)
-    shown = [pad for pad in record.pads if pad.kind != "native"]
+    shown = [pad for pad in record.pads if not pad.is_native]
     rows = Markup("").join(
         Markup("<tr><td>{}</td><td>{}</td><td>{}</td></tr>").format(pad.site, pad.source, pad.realised)
         for pad in shown[:_MOST]

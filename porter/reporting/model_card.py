@@ -52,7 +52,7 @@ def model_card(contents: Contents, name: str) -> str:
         name: the folder's, in commands.
     """
     record = contents.record
-    shown = [pad for pad in record.pads if pad.kind != "native"]
+    shown = [pad for pad in record.pads if not pad.is_native]
     parts: dict[str, Any] = {
         "front": front_matter(contents),
         "record": record,

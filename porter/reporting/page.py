@@ -170,7 +170,7 @@ def _draw_twice(draw: Callable[[int], Markup]) -> dict[str, Markup]:
 
 def _pads_nothing(pad: PadDecision) -> bool:
     """Return whether a site pads nothing in either framework, which needs no explanation."""
-    return pad.kind == "native" and pad.source == pad.realised == "valid"
+    return pad.is_native and pad.source == pad.realised == "valid"
 
 
 def _group_pads(pads: Iterable[PadDecision]) -> list[tuple[PadDecision, list[str]]]:
