@@ -14,10 +14,10 @@ import numpy as np
 from porter.base.dtypes import Array, Dtype, is_floating, storage_type
 from porter.base.errors import first_line, shortened
 from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.kernels.layouts import with_channels_first
 from porter.formats.keras import FORMATS
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.reference_models import Shown
-from porter.frameworks.tf.frozen.run import channels_first
 from porter.frameworks.tf.run import tf32
 from porter.frameworks.tf.runtime import import_keras, keras_defaults, quiet_logger, tensorflow_device
 
@@ -126,7 +126,7 @@ def run_as_it_is(
     if isinstance(returned, dict) and returned.keys() == set(names):
         flat = [returned[name] for name in names]
     outputs = enumerate(map(np.asarray, flat))
-    return tuple(value if index in arrays else channels_first(value) for index, value in outputs)
+    return tuple(value if index in arrays else with_channels_first(value) for index, value in outputs)
 
 
 def inputs_of(model: Any) -> Any:

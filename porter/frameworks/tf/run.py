@@ -14,11 +14,12 @@ import numpy as np
 
 from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import UsageError
+from porter.filegraph.kernels.layouts import with_channels_first, with_channels_last
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import UNCUT
 from porter.frameworks.images import arrays_for_inputs, expect_fit
 from porter.frameworks.last_uses import last_uses
-from porter.frameworks.tf.frozen.run import GraphRunner, channels_first, channels_last
+from porter.frameworks.tf.frozen.run import GraphRunner
 from porter.frameworks.tf.runtime import import_keras, quiet_logger, tensorflow_device
 from porter.graph import TakesInputs
 from porter.padding import KnownSize
@@ -73,7 +74,7 @@ class Runner:
         tensorflow = import_tensorflow()
         inputs = [np.ascontiguousarray(array) for array in self._as_inputs(batch)]
         replacements = {
-            id(self.values[name]): value if name in self.arrays else channels_last(value)
+            id(self.values[name]): value if name in self.arrays else with_channels_last(value)
             for name, value in cut.items()
         }
         if cut:
@@ -97,7 +98,8 @@ class Runner:
         # large.
         arrays = {name: np.asarray(results.pop(name)) for name in names}
         return {
-            name: array if name in self.arrays else channels_first(array) for name, array in arrays.items()
+            name: array if name in self.arrays else with_channels_first(array)
+            for name, array in arrays.items()
         }
 
     def value_of(self, name: str) -> Hashable:

@@ -9,6 +9,7 @@ import numpy as np
 
 from porter.base.dtypes import Array, Dtype, NamedArrays
 from porter.base.errors import CannotRun, UsageError, first_line
+from porter.filegraph.kernels.layouts import with_channels_first, with_channels_last
 from porter.formats.limits import most_bytes
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import UNCUT, LayerNames
@@ -45,13 +46,14 @@ class GraphRunner:
     ) -> None:
         """Args:
             definition: a serialised GraphDef with a placeholder of images N×H×W×C. Only the nodes that lead
-            to `outputs` are run. tensors: values of Const ops, by name; other constants keep their own.
+                to `outputs` are run.
+            tensors: values of Const ops, by name; other constants keep their own.
             outputs: names of ops, for their first output, or `op:place`.
             dtype: None for the types that the graph states.
             layers: further names for ops.
             decimal_epsilons: see `in_dtype`.
             takes: what the graph takes, where that is more than images; the names of its further inputs are
-            those of placeholders.
+                those of placeholders.
 
         Raises:
             CannotRun: TensorFlow is not installed, or does not run this graph; an op that is not pure
@@ -106,7 +108,7 @@ class GraphRunner:
             session = _open_session(import_tensorflow(), graph)
             to_feed |= {
                 holders[name]: np.asarray(
-                    array if name in self.arrays else channels_last(array), kinds[name].as_numpy_dtype
+                    array if name in self.arrays else with_channels_last(array), kinds[name].as_numpy_dtype
                 )
                 for name, array in cut.items()
             }
@@ -118,7 +120,8 @@ class GraphRunner:
         # The last batch may have been filled up with further images.
         joined = {name: np.concatenate([run.pop(name) for run in runs])[: len(batch)] for name in names}
         return {
-            name: value if name in self.arrays else channels_first(value) for name, value in joined.items()
+            name: value if name in self.arrays else with_channels_first(value)
+            for name, value in joined.items()
         }
 
     def value_of(self, name: str) -> str:
@@ -136,7 +139,7 @@ class GraphRunner:
 
     def _to_feed(self, array: Array) -> Array:
         """Return a map N×C×H×W as N×H×W×C, or another value as it is, in the graph's number type."""
-        return np.ascontiguousarray(channels_last(array), dtype=self._dtype)
+        return np.ascontiguousarray(with_channels_last(array), dtype=self._dtype)
 
     def _run(self, session: Any, inputs: dict[str, Array], names: tuple[str, ...]) -> dict[str, Array]:
         """Run the session and return the values of these names. Raise CannotRun where an op has no kernel for
@@ -228,13 +231,3 @@ def _open_session(tensorflow: Any, graph: Any) -> Any:
             f"TensorFlow {tensorflow.__version__} does not take this graph: {first_line(error)}"
         ) from None
     return v1.Session(graph=imported, config=config)
-
-
-def channels_last(value: Array) -> Array:
-    """Return a map N×C×H×W as N×H×W×C; other values unchanged."""
-    return value.transpose(0, 2, 3, 1) if value.ndim == 4 else value
-
-
-def channels_first(value: Array) -> Array:
-    """Return a map N×H×W×C as N×C×H×W; other values unchanged."""
-    return value.transpose(0, 3, 1, 2) if value.ndim == 4 else value

@@ -11,7 +11,7 @@ import numpy as np
 
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
-from porter.frameworks.tf.frozen.run import channels_first
+from porter.filegraph.kernels.layouts import with_channels_first
 from tests.support.arrays import Array
 from tests.support.filegraph.values import values_of
 from tests.support.oracle import OfAxes
@@ -88,9 +88,9 @@ def expect_same(checkpoint: Checkpoint, batch: Array, output: Array, tolerance: 
     """
     graph = checkpoint.graph
     assert graph is not None
-    values = values_of(graph, checkpoint.tensors, channels_first(batch))
+    values = values_of(graph, checkpoint.tensors, with_channels_first(batch))
     expected = [*run_definition(graph, checkpoint.tensors, batch).items(), (graph.outputs[0], output)]
     for name, value in expected:
-        theirs = value if isinstance(values[name], OfAxes) else channels_first(value)
+        theirs = value if isinstance(values[name], OfAxes) else with_channels_first(value)
         assert values[name].shape == theirs.shape
         assert np.abs(values[name] - theirs).max() <= tolerance * max(1, np.abs(theirs).max()), name

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from porter.base.errors import FileError
+from porter.filegraph.kernels.layouts import with_channels_first
 from porter.formats.reading import read_checkpoint
 from porter.formats.tf_graph.function_calls import resolve_replacements
-from porter.frameworks.tf.frozen.run import channels_first
 from tests.support.arrays import Array
 from tests.support.filegraph.values import values_of
 from tests.support.formats.tf_graph.file_graphs import images, run_definition, tensorflow
@@ -31,10 +31,10 @@ def expect_answers(path: Path, answers: list[Array]) -> None:
     checkpoint = read_checkpoint(path)
     graph = checkpoint.graph
     assert graph is not None and len(graph.outputs) == len(answers)
-    read: Mapping[str, Array] = values_of(graph, checkpoint.tensors, channels_first(images()))
+    read: Mapping[str, Array] = values_of(graph, checkpoint.tensors, with_channels_first(images()))
     shown = run_definition(graph, checkpoint.tensors, images())
     for output, answer in zip(graph.outputs, answers, strict=True):
-        wanted: Array = channels_first(answer)
+        wanted: Array = with_channels_first(answer)
         np.testing.assert_allclose(read[output], wanted, rtol=0, atol=1e-9)
         np.testing.assert_allclose(shown[output], answer, rtol=0, atol=1e-9)
 

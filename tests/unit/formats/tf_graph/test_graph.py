@@ -15,8 +15,9 @@ import porter
 from porter.base.dtypes import Dtype
 from porter.base.errors import FileError
 from porter.filegraph.file_graph import FileNode, Foreign, Stored
+from porter.filegraph.kernels.layouts import with_channels_first
 from porter.formats.tf_graph.read import read_frozen_graph
-from porter.frameworks.tf.frozen.run import GraphRunner, channels_first
+from porter.frameworks.tf.frozen.run import GraphRunner
 from porter.graph import (
     Add,
     Affine,
@@ -634,7 +635,7 @@ def test_float32_graphs_in_float64(tmp_path: Path, case: str) -> None:
     checkpoint = read_frozen_graph(tmp_path / "graph.pb")
     (node,) = checkpoint.carried.nodes
     assert type(node.op) is kind
-    batch = channels_first(images())
+    batch = with_channels_first(images())
     ours: Array = values_of(checkpoint.carried, {}, batch)[node.name]
     tap = str(node.tap)
     limits: dict[Dtype, float] = {"float64": 1e-14, "float32": 1e-6}

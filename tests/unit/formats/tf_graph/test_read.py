@@ -11,11 +11,11 @@ import pytest
 
 from porter.base.errors import PorterError
 from porter.filegraph.file_graph import Foreign
+from porter.filegraph.kernels.layouts import with_channels_first
 from porter.files.published_weights import WeightsFile, fetch
 from porter.formats.reading import read_checkpoint
 from porter.formats.tf_graph.nodes import parse_reference
 from porter.formats.tf_graph.read import read_frozen_graph
-from porter.frameworks.tf.frozen.run import channels_first
 from porter.graph import Affine, BatchNorm, Conv, Dense, Flatten, GlobalAvgPool, Relu, Relu6, Softmax
 from tests.support.arrays import Array
 from tests.support.filegraph.values import values_of
@@ -445,8 +445,8 @@ def test_a_published_frozen_graph() -> None:
     assert sum(isinstance(node.op, BatchNorm) for node in graph.nodes) == 27
     assert graph.by_name["final_training_ops"].op == Dense(2) and len(checkpoint.tensors) == 139
     batch = np.random.default_rng(0).uniform(-1, 1, (1, 224, 224, 3)).astype(np.float32)
-    ours = values_of(graph, checkpoint.tensors, channels_first(batch))
+    ours = values_of(graph, checkpoint.tensors, with_channels_first(batch))
     for name, array in run_definition(graph, checkpoint.tensors, batch).items():
-        value = channels_first(array)
+        value = with_channels_first(array)
         difference = ours[name] - value
         assert np.linalg.norm(difference) <= 1e-5 * np.linalg.norm(value), name
