@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from porter.base.errors import FileError, escaped
 from porter.data.classes import Classes, folder_labels, why_no_class, wnid_label
-from porter.data.layouts.tars import TarMember
 from porter.data.photos import (
     Bytes,
     Failure,
@@ -25,6 +24,7 @@ from porter.data.photos import (
     photo_candidate,
     why_unread,
 )
+from porter.data.tar_file import TarMember
 
 _WITH_WNID = re.compile(r"ILSVRC2012_val_\d{8}_(n\d{8})\.")
 

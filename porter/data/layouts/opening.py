@@ -19,7 +19,7 @@ from porter.data.layouts.label_files import devkit_beside, read_label_file, with
 from porter.data.layouts.lists import is_list, with_labels_of_list
 from porter.data.layouts.read_layout import LAYOUTS_HINT, read_file, read_folder
 from porter.data.layouts.splits import choose_split_folder, parse_split
-from porter.data.layouts.tars import is_tar, is_webdataset, list_members
+from porter.data.layouts.webdataset import is_webdataset
 from porter.data.photos import (
     VALIDATION_IMAGES,
     Bytes,
@@ -31,6 +31,7 @@ from porter.data.photos import (
     take_evenly,
     validation_number,
 )
+from porter.data.tar_file import is_tar, list_members
 
 _TRAINING_PHOTO = re.compile(r"n\d{8}_\d")
 """How the photos of ImageNet's training set are named."""

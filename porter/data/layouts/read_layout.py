@@ -19,10 +19,10 @@ from porter.data.layouts.folders import (
     read_flat_folder,
     read_flat_tar,
 )
-from porter.data.layouts.parquet import read_parquet_photos, read_saved_photos
+from porter.data.layouts.photo_tables import read_parquet_photos, read_saved_photos
 from porter.data.layouts.splits import expect_no_split, files_of_split
-from porter.data.layouts.tars import is_tar, is_webdataset, list_members, read_webdataset, unpacker
 from porter.data.layouts.tfrecord import read_tfrecord_photos
+from porter.data.layouts.webdataset import is_webdataset, read_webdataset
 from porter.data.parquet_file import is_parquet
 from porter.data.photos import (
     Failure,
@@ -30,6 +30,7 @@ from porter.data.photos import (
     is_photo,
     validation_number,
 )
+from porter.data.tar_file import is_tar, list_members, unpacker
 from porter.data.tfrecord_file import is_tfrecord
 
 LAYOUTS_HINT = f"{page('data.md')} lists the layouts that are read"

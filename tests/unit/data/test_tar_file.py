@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-import porter.data.layouts.tars
+import porter.data.tar_file
 from porter.base.errors import FileError
-from porter.data.layouts.tars import list_members
 from porter.data.photo_bytes import read_bytes
+from porter.data.tar_file import list_members
 from tests.support.data.layouts.making import opened, tar, val
 
 
@@ -34,9 +34,9 @@ def test_members_are_where_the_archive_says(form: int, tmp_path: Path) -> None:
 
 def test_members_without_end_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tar(tmp_path / "x.tar", {f"{number}.jpg": b"" for number in range(7)})
-    monkeypatch.setattr(porter.data.layouts.tars, "_MAX_MEMBERS", 7)
+    monkeypatch.setattr(porter.data.tar_file, "_MAX_MEMBERS", 7)
     assert len(list_members(path)) == 7
-    monkeypatch.setattr(porter.data.layouts.tars, "_MAX_MEMBERS", 6)
+    monkeypatch.setattr(porter.data.tar_file, "_MAX_MEMBERS", 6)
     with pytest.raises(FileError, match="more than 6 members"):
         list_members(path)
 
