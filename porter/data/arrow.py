@@ -11,16 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from porter.base.errors import FileError, NotInstalled, first_line
-from porter.base.package import install
+from porter.base.errors import FileError, first_line
 from porter.data.classes import stated_names
 from porter.data.photos import Bytes
+from porter.data.table_files import MAX_NAME, MAX_ROWS, import_pyarrow
 
 INFO = "dataset_info.json"
 """The file beside the photos that says what their columns are."""
-_MAX_ROWS = 2_000_000
-_MAX_NAME = 4096
-"""Characters of a label or a file name."""
 _MAX_INFO = 16 << 20
 _SAVE_AGAIN = "save it again, with datasets.Dataset.save_to_disk"
 
@@ -58,23 +55,18 @@ def read_rows(file: Path) -> list[ArrowRow]:
     """Return every photo of a file, in its order. Only the labels and the names are read.
 
     Raises:
-        FileError: it is no such stream, is damaged, lacks these columns, or has more than _MAX_ROWS.
+        FileError: it is no such stream, is damaged, lacks these columns, or has more than MAX_ROWS.
         NotInstalled: pyarrow is not installed.
     """
-    try:
-        import pyarrow as arrow
-    except ImportError as error:
-        raise NotInstalled(
-            f"pyarrow, which reads Arrow files, cannot be imported: {error}", next=install("data")
-        ) from None
+    arrow = import_pyarrow("Arrow")
     try:
         with arrow.memory_map(str(file)) as mapped:
             content = mapped.read_buffer()
             with arrow.ipc.open_stream(content) as stream:
                 rows: list[ArrowRow] = []
                 for batch in stream:
-                    if len(rows) + batch.num_rows > _MAX_ROWS:
-                        raise ValueError(f"it has more than {_MAX_ROWS:,} rows")
+                    if len(rows) + batch.num_rows > MAX_ROWS:
+                        raise ValueError(f"it has more than {MAX_ROWS:,} rows")
                     rows += _rows_of_batch(batch, content, file)
                 return rows
     except (OSError, LookupError, ValueError, TypeError, arrow.ArrowException) as error:
@@ -104,8 +96,8 @@ def _rows_of_batch(batch: Any, file_content: Any, file: Path) -> Iterator[ArrowR
     has_photo = photos.is_valid().to_pylist()
     paths_and_labels = zip(paths.to_pylist(), labels.to_pylist(), strict=True)
     for index, (path, label) in enumerate(paths_and_labels):
-        if max(len(text) for text in (path, label, "") if isinstance(text, str)) > _MAX_NAME:
-            raise ValueError(f"a label or a file name has more than {_MAX_NAME:,} characters")
+        if max(len(text) for text in (path, label, "") if isinstance(text, str)) > MAX_NAME:
+            raise ValueError(f"a label or a file name has more than {MAX_NAME:,} characters")
         start, end = photo_bounds[index], photo_bounds[index + 1]
         place = Bytes(file, photos_start + start, end - start) if has_photo[index] else None
         yield ArrowRow(path, label, place)

@@ -14,10 +14,10 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from porter.base.errors import FileError, NotInstalled
-from porter.base.package import install
+from porter.base.errors import FileError
 from porter.data.classes import stated_names
 from porter.data.parquet_footer import ColumnChunk, read_row_groups, unpacked_bytes
+from porter.data.table_files import MAX_NAME, MAX_ROWS, import_pyarrow
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
@@ -33,16 +33,10 @@ _SMALL_ROW_GROUP, _EXPANSION = 64 << 20, 64
 """A larger row group has at most so many bytes for each of the file's: photos are packed already, and
 kilobytes of zeros unpack to gigabytes.
 """
-_MAX_ROWS = 2_000_000
-"""The most rows of one file: a few kilobytes can declare 10**9 empty rows. ImageNet has 1.4 million photos,
-in hundreds of files.
-"""
 _MAX_TEXT = 256 << 20
-"""Bytes of the labels and file names of one file: 134 for each of _MAX_ROWS. A text that many rows share
+"""Bytes of the labels and file names of one file: 134 for each of MAX_ROWS. A text that many rows share
 counts once.
 """
-_MAX_NAME = 4096
-"""Characters of one label or file name: the longest path on Linux."""
 
 
 class ParquetRow(NamedTuple):
@@ -71,8 +65,8 @@ def read_table(path: Path) -> ParquetTable:
     """Return every row of a file without its photo.
 
     Raises:
-        FileError: it is no Parquet file, broken, lacks these columns, or exceeds _MAX_ROWS, _MAX_TEXT or
-            _MAX_NAME.
+        FileError: it is no Parquet file, broken, lacks these columns, or exceeds MAX_ROWS, _MAX_TEXT or
+            MAX_NAME.
         NotInstalled: pyarrow is not installed.
     """
     with _open_parquet(path) as file:
@@ -81,9 +75,9 @@ def read_table(path: Path) -> ParquetTable:
         if columns.get(LABEL, _FIXED) == _FIXED or _bytes_column(columns) is None:
             seen = ", ".join(f"{name} ({kind})" for name, kind in islice(columns.items(), 8))
             raise FileError(f"expected columns '{IMAGE}' of bytes and '{LABEL}', got {seen}", where=path)
-        if file.metadata.num_rows > _MAX_ROWS:
+        if file.metadata.num_rows > MAX_ROWS:
             raise FileError(
-                f"the file has {file.metadata.num_rows:,} rows, and porter reads at most {_MAX_ROWS:,}",
+                f"the file has {file.metadata.num_rows:,} rows, and porter reads at most {MAX_ROWS:,}",
                 where=path,
                 next="split it into several files",
             )
@@ -118,7 +112,7 @@ def _values_of(column: Any, path: Path) -> list[Any]:
         path: of the file, for messages.
 
     Raises:
-        FileError: a text is longer than _MAX_NAME.
+        FileError: a text is longer than MAX_NAME.
     """
     values: list[Any] = []
     for chunk in column.chunks:
@@ -127,9 +121,9 @@ def _values_of(column: Any, path: Path) -> list[Any]:
             continue
         shared = chunk.dictionary.to_pylist()
         longest = max((len(text) for text in shared if isinstance(text, str)), default=0)
-        if longest > _MAX_NAME:
+        if longest > MAX_NAME:
             raise FileError(
-                f"a label or file name has {longest:,} characters, and porter reads at most {_MAX_NAME:,}",
+                f"a label or file name has {longest:,} characters, and porter reads at most {MAX_NAME:,}",
                 where=path,
             )
         values += [None if index is None else shared[index] for index in chunk.indices.to_pylist()]
@@ -228,13 +222,8 @@ def _class_names(file: ParquetFile) -> tuple[str, ...] | None:
 @contextmanager
 def _open_parquet(path: Path, shared: Sequence[str] = ()) -> Iterator[ParquetFile]:
     """Open the file. In the columns `shared`, a value that many rows have is kept once."""
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as error:
-        raise NotInstalled(
-            f"pyarrow, which reads Parquet files, cannot be imported: {error}", next=install("data")
-        ) from None
+    parquet = import_pyarrow("Parquet", "pyarrow.parquet")
+    pyarrow = import_pyarrow("Parquet")
     # pyarrow raises a KeyError for two columns of one name.
     try:
         # Without threads: there are as many workers as cores.

@@ -14,14 +14,11 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from porter.base.errors import FileError
+from porter.data.table_files import MAX_NAME, MAX_ROWS
 from porter.files.crc32c import masked_crc32c
 
 _HEADER, _CHECKSUM = struct.Struct("<QI"), struct.Struct("<I")
-_MAX_RECORDS = 2_000_000
-"""The most records of one file. ImageNet has 1.4 million photos, in hundreds of files."""
 _MAX_FEATURES = 256
-_MAX_TEXT = 4096
-"""Bytes of a text, and of the name of a feature."""
 # Numbers of fields in tensorflow/core/example: of the lists in a Feature, of an entry of a map, and 1 for the
 # only field of Example, Features, BytesList and Int64List.
 _BYTES_LIST, _INT64_LIST = 1, 3
@@ -76,7 +73,7 @@ def iterate_records(file: io.BufferedReader, path: Path) -> Iterator[Span]:
     """
     size = file.seek(0, 2)
     start = 0
-    for number in range(_MAX_RECORDS):
+    for number in range(MAX_ROWS):
         if start == size:
             return
         file.seek(start)
@@ -102,9 +99,7 @@ def iterate_records(file: io.BufferedReader, path: Path) -> Iterator[Span]:
         start += _HEADER.size
         yield Span(start, start + length)
         start += length + _CHECKSUM.size
-    raise FileError(
-        f"more than {_MAX_RECORDS:,} records in one file", where=path, next="split it into shards"
-    )
+    raise FileError(f"more than {MAX_ROWS:,} records in one file", where=path, next="split it into shards")
 
 
 def expect_whole(payload: bytes, stored: bytes, path: Path) -> None:
@@ -204,9 +199,9 @@ def _read_text(file: BinaryIO, record: Span) -> bytes:
     """Return the bytes of a short text, such as a label or the name of a feature.
 
     Raises:
-        _BrokenMessage: it is longer than _MAX_TEXT.
+        _BrokenMessage: it is longer than MAX_NAME.
     """
-    if record.end - record.start > _MAX_TEXT:
+    if record.end - record.start > MAX_NAME:
         raise _BrokenMessage(f"a text of {record.end - record.start:,} bytes")
     file.seek(record.start)
     return file.read(record.end - record.start)

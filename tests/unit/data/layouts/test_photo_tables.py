@@ -295,9 +295,9 @@ def test_more_rows_than_a_data_set_has_are_refused_unread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = table(tmp_path / "x.parquet", [(None, 1)] * 6)
-    monkeypatch.setattr(porter.data.parquet_file, "_MAX_ROWS", 6)
+    monkeypatch.setattr(porter.data.parquet_file, "MAX_ROWS", 6)
     assert len(opened(path).photos) == 6
-    monkeypatch.setattr(porter.data.parquet_file, "_MAX_ROWS", 5)
+    monkeypatch.setattr(porter.data.parquet_file, "MAX_ROWS", 5)
     with pytest.raises(FileError, match="6 rows, and porter reads at most 5"):
         opened(path)
 
