@@ -320,11 +320,11 @@ def _native_conventions(
     for rounding, spelling, average in product(roundings, spellings, averages):
         if is_pool and not _takes_pads(window, spelling.pads, capabilities):
             continue
-        if is_pool and spelling.rule == "valid" and capabilities.keeps_last:
-            rounding = _unpadded(window, capabilities).rounding
+        keeps_last = is_pool and spelling.rule == "valid" and capabilities.keeps_last
+        own_rounding = _unpadded(window, capabilities).rounding if keeps_last else rounding
         # the rules that compute their pads also fix how many windows there are
-        if rounding == "floor" or spelling.rule not in rules:
-            yield replace(spelling, rounding=rounding, average=average)
+        if own_rounding == "floor" or spelling.rule not in rules:
+            yield replace(spelling, rounding=own_rounding, average=average)
 
 
 def _takes_pads(window: Window, pads: Pads, capabilities: Capabilities) -> bool:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import partial
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from porter.padding import LARGEST, LOWEST, Convention, Pads, Window
 
@@ -23,6 +23,8 @@ LARGEST_COUNT = 2**24
 """The most channels, filters, groups and units: far more than any model has, and far too few to exhaust the
 memory.
 """
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -77,11 +79,17 @@ def number(
     return float(value)
 
 
+def _all_of(value: object, convert: Callable[[object], T | None]) -> tuple[T, ...] | None:
+    """Return what the items of a list become; None for another value, or if one becomes None."""
+    converted = [convert(item) for item in value] if isinstance(value, list | tuple) else [None]
+    items = tuple(item for item in converted if item is not None)
+    return items if len(items) == len(converted) else None
+
+
 def numbers(value: object) -> tuple[float, ...] | None:
     """Return 1 to MOST_CONSTANTS finite numbers; None for another value."""
-    items = [number(item) for item in value] if isinstance(value, list | tuple) else []
-    finite = tuple(item for item in items if item is not None)
-    return finite if finite and len(finite) == len(items) <= MOST_CONSTANTS else None
+    items = _all_of(value, number)
+    return items if items and len(items) <= MOST_CONSTANTS else None
 
 
 def _fill(value: object) -> float | None:
@@ -91,17 +99,15 @@ def _fill(value: object) -> float | None:
 
 def _pads(value: object) -> tuple[int, ...] | None:
     """Return four amounts: top, bottom, left, right; None for another value."""
-    items = [integer(item, -LARGEST, LARGEST) for item in value] if isinstance(value, list | tuple) else []
-    pads = tuple(item for item in items if item is not None)
-    return pads if len(pads) == len(items) == 4 else None
+    pads = _all_of(value, partial(integer, least=-LARGEST, most=LARGEST))
+    return pads if pads and len(pads) == 4 else None
 
 
 def _sizes(value: object) -> tuple[int, ...] | None:
     """Return the sizes of an array: whole numbers from 1 whose product is bounded; None for another value."""
-    items = [integer(item, 1, LARGEST_COUNT) for item in value] if isinstance(value, list | tuple) else []
-    sizes = tuple(item for item in items if item is not None)
-    are_sizes = 0 < len(sizes) == len(items) <= _MOST_SIZES
-    return sizes if are_sizes and math.prod(sizes) <= LARGEST_ARRAY else None
+    sizes = _all_of(value, partial(integer, least=1, most=LARGEST_COUNT))
+    fits = sizes is not None and 0 < len(sizes) <= _MOST_SIZES and math.prod(sizes) <= LARGEST_ARRAY
+    return sizes if fits else None
 
 
 def _scale(value: object) -> tuple[float, ...] | None:
@@ -114,11 +120,8 @@ def _scale(value: object) -> tuple[float, ...] | None:
 
 def _cells(value: object) -> tuple[int, ...] | None:
     """Return rows and columns, or nothing; None for another value."""
-    if not isinstance(value, list | tuple):
-        return None
-    items = [integer(item, 1, LARGEST_COUNT) for item in value]
-    cells = tuple(item for item in items if item)
-    return cells if len(items) in (0, 2) and len(cells) == len(items) else None
+    cells = _all_of(value, partial(integer, least=1, most=LARGEST_COUNT))
+    return cells if cells is not None and len(cells) in (0, 2) else None
 
 
 def _window(value: object) -> Window | None:
