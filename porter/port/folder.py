@@ -29,6 +29,7 @@ from porter.graph.record import from_record
 from porter.padding import ANY
 from porter.port.holding import AGAIN, expect_digest, where_trained
 from porter.port.port_record import Record
+from porter.port.recorded_files import first_complaint
 
 RECORD, DETAILS, PAGE = "port.json", "evaluation.json", "report.html"
 """In the folder of a port: its record, what an evaluation keeps, and the page of a report."""
@@ -212,9 +213,7 @@ def _read_record(path: Path) -> Record:
     try:
         return Record.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        detail = error.errors()[0]
-        place = ".".join(map(str, detail["loc"])) or "the top"
-        raise FileError(f"{detail['msg']} at {place}", where=path, next="convert again") from None
+        raise FileError(first_complaint(error), where=path, next="convert again") from None
     except ProtocolError as error:
         raise FileError(f"{error.message} at preprocess", where=path, next="convert again") from None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from porter.base.commands import MODEL, PORT
 from porter.files import WeightsFile
@@ -16,6 +16,17 @@ class Strict(BaseModel):
     """A part of port.json."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+
+def first_complaint(error: ValidationError, *above: str) -> str:
+    """Return what pydantic says first of a damaged record, and where.
+
+    Args:
+        above: the names within the file under which the damaged part stands.
+    """
+    first = error.errors()[0]
+    place = ".".join(map(str, (*above, *first["loc"]))) or "the top"
+    return f"{first['msg']} at {place}"
 
 
 class GraphFile(Strict):

@@ -18,6 +18,7 @@ from porter.evaluation.padding_study.study_results import Study
 from porter.evaluation.results import Evaluation, RunLine
 from porter.files import expect_plain
 from porter.port import DETAILS, RECORD, Record, StoredPort, read_port
+from porter.port.recorded_files import first_complaint
 from porter.verification.results import VerdictRecord
 
 MAX_DETAILS_BYTES = 16 << 20
@@ -101,6 +102,4 @@ def _damage_error(error: ValidationError, path: Path, *above: str) -> FileError:
     Args:
         above: the names within the file under which the damaged part stands.
     """
-    first = error.errors()[0]
-    place = ".".join(map(str, (*above, *first["loc"]))) or "the top"
-    return FileError(f"{first['msg']} at {place}", where=path, next="run the command that wrote it again")
+    return FileError(first_complaint(error, *above), where=path, next="run the command that wrote it again")
