@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -114,6 +114,17 @@ def as_maps(batch: Array, graph: Graph) -> Array:
     return batch.reshape(len(batch), 1, rows, -1)
 
 
+def expect_count(count: int, inputs: Collection[str]) -> None:
+    """Refuse so many batches for a model that takes these inputs.
+
+    Raises:
+        UsageError: there are more or fewer.
+    """
+    if count != len(inputs):
+        next = f"give it {', '.join(inputs)}"
+        raise UsageError(f"the model takes {len(inputs)} inputs, got {count}", next=next)
+
+
 def expect_inputs(batches: Sequence[Array], graph: Graph, only: tuple[int, int] | None) -> None:
     """Refuse batches that are not those of a graph's inputs, in their order, or not of the `only` size that
     it takes.
@@ -121,11 +132,7 @@ def expect_inputs(batches: Sequence[Array], graph: Graph, only: tuple[int, int] 
     Raises:
         UsageError: one has other axes, there are more or fewer, or no image.
     """
-    if len(batches) != len(graph.inputs):
-        text = ", ".join(graph.inputs)
-        raise UsageError(
-            f"the model takes {len(graph.inputs)} inputs, got {len(batches)}", next=f"give it {text}"
-        )
+    expect_count(len(batches), graph.inputs)
     for batch, (path, shape) in zip(batches, input_shapes(graph, only or ANY).items(), strict=True):
         if is_map(shape):
             expect_fit(batch.shape, *shape)

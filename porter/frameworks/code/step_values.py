@@ -7,7 +7,7 @@ from typing import Any
 
 from porter.base.errors import UsageError
 from porter.frameworks.code.plan_layers import LayerStep
-from porter.frameworks.images import expect_axes, expect_only_size
+from porter.frameworks.images import expect_axes, expect_count, expect_only_size
 from porter.frameworks.last_uses import last_uses
 from porter.graph.ops import is_map
 from porter.graph.plan import Plan, taken_shapes
@@ -56,9 +56,7 @@ def inputs_last(plan: Plan, inputs: Sequence[Any]) -> dict[str, Any]:
         UsageError: there is another number of them, or one has another shape or size.
     """
     taken = taken_shapes(plan)
-    if len(inputs) != len(taken):
-        next = f"give it {', '.join(taken)}"
-        raise UsageError(f"the model takes {len(taken)} inputs, got {len(inputs)}", next=next)
+    expect_count(len(inputs), taken)
     for x, shape in zip(inputs, taken.values(), strict=True):
         if not is_map(shape):
             expect_axes(x.shape, shape)

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array, NamedArrays
-from porter.base.errors import CheckFailed, FileError, UsageError, first_line
+from porter.base.errors import CheckFailed, FileError, first_line
 from porter.formats.tensorflow import import_tensorflow, quiet_stderr
 from porter.frameworks import UNCUT, Tensors
-from porter.frameworks.images import arrays_for_inputs, expect_axes, expect_fit
+from porter.frameworks.images import arrays_for_inputs, expect_axes, expect_count, expect_fit
 from porter.frameworks.tf.layout import channels_last_shape, keras_class, layer_names
 from porter.frameworks.tflite import FILE, FILE_BYTES
 from porter.frameworks.tflite.conversion import (
@@ -74,11 +74,7 @@ class LiteModel:
         shapes = taken_shapes(self.plan)
         if graph.axes:  # the first input is no map
             shapes |= {INPUT: Axes(graph.axes)}
-        if len(batches) != len(shapes):
-            text = ", ".join(shapes)
-            raise UsageError(
-                f"the model takes {len(shapes)} inputs, got {len(batches)}", next=f"give it {text}"
-            )
+        expect_count(len(batches), shapes)
         arrays = [np.asarray(batch) for batch in batches]
         for batch, shape in zip(arrays, shapes.values(), strict=True):
             expect_axes(batch.shape, channels_last_shape(shape))

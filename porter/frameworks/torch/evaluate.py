@@ -70,7 +70,8 @@ class _TorchClassifier:
     ) -> None:
         self.model, self.protocol, self.target, self.how, self.tap = model, protocol, target, how, tap
         self.scaling = [
-            torch.tensor(value, dtype=torch.float32, device=target) for value in _divisor_mean_std(protocol)
+            torch.tensor(value, dtype=torch.float32, device=target)
+            for value in ((protocol.divide,), protocol.mean, protocol.std)
         ]
         self.callable_model: Any = model
         self.compile_errors: tuple[type[Exception], ...] = ()
@@ -200,11 +201,6 @@ def _send_to_host(logits: torch.Tensor) -> Callable[[], Array]:
         return logits
 
     return wait
-
-
-def _divisor_mean_std(protocol: Preprocess) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]:
-    """Return the divisor, the mean and the standard deviation of pixels, each as a tuple."""
-    return (protocol.divide,), protocol.mean, protocol.std
 
 
 def _run_to_tap(model: Any, images: torch.Tensor, tap: str | None) -> torch.Tensor:

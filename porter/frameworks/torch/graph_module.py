@@ -17,14 +17,14 @@ from porter.base.errors import GraphError, UsageError, first_line
 from porter.base.options import DEVICE
 from porter.frameworks import Tensors
 from porter.frameworks.code.plan_layers import Layer
-from porter.frameworks.images import expect_axes, expect_only_size
+from porter.frameworks.images import expect_axes, expect_count, expect_only_size
 from porter.frameworks.last_uses import last_uses
 from porter.frameworks.torch import layers, resizing
 from porter.frameworks.torch.layer_steps import make_steps
 from porter.frameworks.torch.layout import module_name
 from porter.frameworks.torch.spellings import GLOBAL_POOLS, OF_NUMBERS, REDUCTIONS
 from porter.frameworks.torch.state import state_arrays
-from porter.graph import Graph, Shape
+from porter.graph import Shape
 from porter.graph.ops import is_map
 from porter.graph.plan import Plan, taken_shapes
 
@@ -107,11 +107,7 @@ class GraphModule(nn.Module):
         """Run the layers one after the other and return the output, or a tuple of several. A value is dropped
         after its last use.
         """
-        if len(further) + 1 != len(self._input_shapes):
-            next = f"give it {', '.join(self._input_shapes)}"
-            raise UsageError(
-                f"the model takes {len(self._input_shapes)} inputs, got {len(further) + 1}", next=next
-            )
+        expect_count(len(further) + 1, self._input_shapes)
         inputs = zip(self._input_shapes.items(), (x, *further), strict=True)
         values = {path: self._expect_input(value, shape) for (path, shape), value in inputs}
         for name, path, sources, unread in self._steps:
@@ -152,10 +148,6 @@ class GraphModule(nn.Module):
 
 def plan_of(model: GraphModule) -> Plan:
     return model._plan
-
-
-def graph_of(model: GraphModule) -> Graph:
-    return plan_of(model).graph
 
 
 def build_model(plan: Plan, tensors: Tensors, dtype: Dtype, device: str) -> GraphModule:

@@ -15,7 +15,7 @@ from porter.base.dtypes import Array, NamedArrays
 from porter.frameworks import UNCUT
 from porter.frameworks.images import arrays_for_inputs, expect_nodes
 from porter.frameworks.torch.exported import ExportedModule
-from porter.frameworks.torch.graph_module import GraphModule, graph_of, to_tensor
+from porter.frameworks.torch.graph_module import GraphModule, plan_of, to_tensor
 from porter.frameworks.torch.layout import module_name
 
 
@@ -33,7 +33,7 @@ def run_model(
     """
     modules = {path: module_name(path) for path in taps}
     expect_nodes(taps, {path for path, name in modules.items() if _has_module(model, name)})
-    return _capture(model, arrays_for_inputs(batch, graph_of(model)), modules, cut)
+    return _capture(model, arrays_for_inputs(batch, plan_of(model).graph), modules, cut)
 
 
 def run_stock(
