@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from porter.base.errors import MappingError
+from porter.graph import Graph, Node
+from porter.graph.ops import is_map
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.base.dtypes import Array
@@ -24,3 +26,8 @@ def expect_tensor(array: Array | None, shape: tuple[int, ...] | None, role: str,
         got = "got none" if array is None else f"got {array.shape}"
         raise MappingError(f"expected a {role} of shape {shape}, {got}", where=where)
     return array
+
+
+def is_array_of_map(graph: Graph, node: Node, role: str) -> bool:
+    """Return whether a tensor is the array of a layer that adds it to a map, or multiplies a map by it."""
+    return role == "value" and is_map(graph.open_shapes[node.source])

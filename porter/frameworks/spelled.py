@@ -1,4 +1,8 @@
-"""A node of a graph, as a destination of nets says it: by layers whose names begin with the node's."""
+"""A node of a graph, as a destination of nets says it: by layers whose names begin with the node's.
+
+Nets name their values, so that inputs are names here, and shapes are the maker's. Keras's calls have values
+that carry their shape, and functions stand beside layers: porter.frameworks.tf.ports.maker.KerasNode.
+"""
 
 from __future__ import annotations
 

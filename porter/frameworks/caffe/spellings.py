@@ -16,7 +16,7 @@ from porter.base.errors import GraphError
 from porter.filegraph.tensors.functions import SELU_ALPHA, SELU_GAMMA
 from porter.frameworks.caffe.maker import CaffeNode, CaffeParameter, norm_name
 from porter.frameworks.caffe.sites import window_parameters
-from porter.frameworks.numpy.nets import NO_PADS, NetArray, place_cut
+from porter.frameworks.numpy.nets import NO_PADS, NetArray, place_cut, share_of_old
 from porter.frameworks.single_ones import (
     ChannelChoice,
     Spread,
@@ -113,9 +113,7 @@ def _batch_norm(node: CaffeNode[ops.BatchNorm]) -> None:
     blobs: list[NetArray] = [*node.tensors("mean", "variance"), np.ones(1)]
     parameters: dict[str, CaffeParameter] = {
         "eps": node.op.epsilon,
-        # Caffe states the share of the old average, porter that of the new one; 9 digits hide how 1 - x
-        # rounds.
-        "moving_average_fraction": round(1 - node.op.momentum, 9),
+        "moving_average_fraction": share_of_old(node.op.momentum),
     }
     normed = node.maker.add("BatchNorm", name, *node.inputs, blobs=blobs, use_global_stats=True, **parameters)
     if has_scale:

@@ -159,10 +159,9 @@ def signature(body: Body, classes: ClassUses) -> tuple[object, ...]:
                 part.name,
                 _class_name(part, classes),
                 part.inputs,
-                () if chain is None else signature(chain, classes),
+                () if (chain := _chain_of(part)) is None else signature(chain, classes),
             )
             for part in body.parts
-            for chain in [_chain_of(part)]
         ),
     )
 

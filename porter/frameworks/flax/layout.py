@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from porter.frameworks.flax.spellings import PLAIN
+from porter.frameworks.port_tensors import is_array_of_map
 from porter.graph import Graph, Node, Op, ops
-from porter.graph.ops import is_map, row_of
+from porter.graph.ops import row_of
 from porter.padding import Capabilities
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
@@ -64,7 +65,7 @@ def stored(graph: Graph, node: Node, role: str, array: Array) -> Array:
         return array.transpose(2, 3, 1, 0)
     if role == "kernel":
         return array.T
-    return array.transpose(1, 2, 0) if _is_of_map(graph, node, role) else array
+    return array.transpose(1, 2, 0) if is_array_of_map(graph, node, role) else array
 
 
 def canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
@@ -75,9 +76,4 @@ def canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
         return array.transpose(3, 2, 0, 1)
     if role == "kernel":
         return array.T
-    return array.transpose(2, 0, 1) if _is_of_map(graph, node, role) and array.ndim == 3 else array
-
-
-def _is_of_map(graph: Graph, node: Node, role: str) -> bool:
-    """Say whether a tensor is the array of a layer that adds it to a map, or multiplies a map by it."""
-    return role == "value" and is_map(graph.open_shapes[node.source])
+    return array.transpose(2, 0, 1) if is_array_of_map(graph, node, role) and array.ndim == 3 else array

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from porter.frameworks.mlx.spellings import PLAIN
+from porter.frameworks.port_tensors import is_array_of_map
 from porter.graph import Graph, Node, Op, ops
-from porter.graph.ops import is_map, row_of
+from porter.graph.ops import row_of
 from porter.padding import Capabilities
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
@@ -73,7 +74,7 @@ def stored(graph: Graph, node: Node, role: str, array: Array) -> Array:
             parts = array.reshape(groups, array.shape[0] // groups, *array.shape[1:])
             return parts.transpose(0, 2, 3, 4, 1).reshape(-1, *array.shape[2:], parts.shape[1])
         return array.transpose(0, 2, 3, 1)
-    return array.transpose(1, 2, 0) if _is_of_map(graph, node, role) else array
+    return array.transpose(1, 2, 0) if is_array_of_map(graph, node, role) else array
 
 
 def canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
@@ -86,11 +87,4 @@ def canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
             parts = array.reshape(groups, array.shape[0] // groups, *array.shape[1:])
             return parts.transpose(0, 4, 1, 2, 3).reshape(-1, parts.shape[1], *array.shape[1:3])
         return array.transpose(0, 3, 1, 2)
-    return array.transpose(2, 0, 1) if _is_of_map(graph, node, role) and array.ndim == 3 else array
-
-
-def _is_of_map(graph: Graph, node: Node, role: str) -> bool:
-    """Say whether a tensor is the array of an op that adds to maps or scales them, so that its axes are those
-    of a map.
-    """
-    return role == "value" and is_map(graph.open_shapes[node.source])
+    return array.transpose(2, 0, 1) if is_array_of_map(graph, node, role) and array.ndim == 3 else array

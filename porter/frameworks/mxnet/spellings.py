@@ -16,7 +16,7 @@ from porter.base.errors import GraphError
 from porter.formats.mxnet.plain import OPS_OF_NUMBERS
 from porter.frameworks.mxnet.maker import NAMES, MxnetAttribute, MxnetNode
 from porter.frameworks.mxnet.sites import filter_attributes, window_attributes
-from porter.frameworks.numpy.nets import NetArray, PortTensor, place_cut
+from porter.frameworks.numpy.nets import NetArray, PortTensor, place_cut, share_of_old
 from porter.frameworks.single_ones import (
     ChannelChoice,
     Spread,
@@ -126,9 +126,7 @@ def _batch_norm(node: MxnetNode[ops.BatchNorm]) -> None:
     ]
     attributes: dict[str, MxnetAttribute] = {
         "eps": node.op.epsilon,
-        # MXNet states the share of the old average, porter that of the new one; 9 digits hide how 1 - x
-        # rounds.
-        "momentum": round(1 - node.op.momentum, 9),
+        "momentum": share_of_old(node.op.momentum),
         "fix_gamma": not node.op.scale,
     }
     node.result("BatchNorm", *node.inputs, *factors, *states, **attributes)

@@ -92,6 +92,13 @@ def place_cut(op: ConvTranspose) -> CutPlace:
     return CutPlace(NO_PADS, subtract_pads(NO_PADS, op.cut), op.bias and min(op.cut) < 0)
 
 
+def share_of_old(momentum: float) -> float:
+    """Return the share of the old average, which frameworks of nets state, for a momentum as porter has it,
+    the share of the new one. 9 digits hide how 1 - x rounds.
+    """
+    return round(1 - momentum, 9)
+
+
 class Maker(ABC):
     """Makes the layers of one net in the order in which it runs them; a subclass knows what a layer is.
 

@@ -1,5 +1,5 @@
-"""A torch.export program as the module that a port is compared with: its ATen ops, one after the other, by
-name from a closed list.
+"""A torch.export program as the module that a port is compared with. It runs the program's ATen ops one after
+the other, and only ops that a closed list names.
 
 The program is read by porter (porter.formats.torch_export) and never by torch, which would run what is
 pickled in it.
@@ -25,6 +25,7 @@ from porter.formats.torch_export.ops import INNER, READERS
 from porter.formats.torch_export.program_sizes import SIZE_ARITHMETIC
 from porter.formats.torch_export.read import inputs_among, tap_of
 from porter.frameworks.images import further_arrays
+from porter.frameworks.last_uses import last_uses
 from porter.frameworks.torch.graph_module import as_tensor
 from porter.graph.walks import upstream
 
@@ -114,12 +115,7 @@ def _plan_run(program: AtenProgram, taps: Collection[str], has_autocast: bool) -
     outputs = {tap_of(value): program.sources[value] for value in program.outputs} if changes else {}
     output_values = {tap: source for tap, source in outputs.items() if tap in taps}
     read_at_end = {name for name, _ in output_values.values()}
-    # The last entry of a source wins.
-    last_reader = {source: node.name for node, _ in nodes for source, _ in node.inputs}
-    unread_after: dict[str, list[str]] = {}
-    for source, reader in last_reader.items():
-        if source not in read_at_end:
-            unread_after.setdefault(reader, []).append(source)
+    last_read = last_uses(([source for source, _ in node.inputs] for node, _ in nodes), kept=read_at_end)
     stored = sorted(wanted & program.stored.keys())
     return _RunPlan(
         images=images,
@@ -132,7 +128,7 @@ def _plan_run(program: AtenProgram, taps: Collection[str], has_autocast: bool) -
         numbers={name: program.numbers[name].item() for name in wanted & program.numbers.keys()},
         stored={name: f"tensor_{index}" for index, name in enumerate(stored)},
         output_values=output_values,
-        unread_after=unread_after,
+        unread_after={node.name: unread for (node, _), unread in zip(nodes, last_read, strict=True)},
     )
 
 
@@ -189,7 +185,7 @@ class ExportedModule(nn.Module):
                 if outputs is not joined:  # a hook gives another value
                     for values, part in zip(values_of_parts, torch.split(outputs, size), strict=True):
                         values[node.name][index] = _fill_part(part, size)
-            for source in self._plan.unread_after.get(node.name, ()):
+            for source in self._plan.unread_after[node.name]:
                 for values in values_of_parts:
                     del values[source]
         for tap, (name, index) in self._plan.output_values.items():
