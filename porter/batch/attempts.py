@@ -96,9 +96,10 @@ class JobRunner:
         out = self.folder / PORTS / job.name
         command = [*self.program, *job.words, *OUT.words(out), *OVERWRITE.words(True), *JSON.words(True)]
         begun = time.monotonic()
+        # what a program writes need not be UTF-8
         with (
-            (logs / f"{job.name}.json").open("w+", encoding="utf-8") as printed,
-            (logs / f"{job.name}.txt").open("w+", encoding="utf-8") as said,
+            (logs / f"{job.name}.json").open("w+", encoding="utf-8", errors="backslashreplace") as printed,
+            (logs / f"{job.name}.txt").open("w+", encoding="utf-8", errors="backslashreplace") as said,
         ):
             process = subprocess.Popen(
                 command,
@@ -215,7 +216,8 @@ def _result(job: Job, status: int, printed: str, said: str, took: Mapping[str, A
     if status < 0:
         message = f"the process was killed by signal {-status} ({signal.Signals(-status).name})"
         return JobResult.of(job, "failed", code="killed", message=message, **took)
-    with suppress(ValueError):  # it ended before it printed a whole object
+    # It may end before it prints a whole object, or badly after it has printed that it is done.
+    with suppress(ValueError, KeyError):
         record = json.loads(printed)
         if status == 0:
             return JobResult.of_record(job, record, **took)

@@ -157,12 +157,12 @@ def _jobs_of(place: str, line: Mapping[str, Any]) -> Iterator[Job]:
         place: of the line, for errors.
 
     Raises:
-        UsageError: a column is no option, there is no subject, or no variant has the name.
+        UsageError: a column is no option, there is no subject, no variant has the name, or a text has NUL.
     """
     options = _options()
-    if wrong := next((key for key in line if key not in options), None):
-        next_step = hint(wrong, options)
-        raise UsageError(f"'{wrong}' is no column of such a list", where=place, next=next_step)
+    wrong = next((key for key in line if key not in options), None)
+    if wrong is not None:  # '' is a column whose heading is empty
+        raise UsageError(f"'{wrong}' is no column of such a list", where=place, next=hint(wrong, options))
     if "subject" not in line:
         raise UsageError("the line has no 'subject'", where=place, next="name a variant or a file")
     words = list[str]()
@@ -178,6 +178,8 @@ def _jobs_of(place: str, line: Mapping[str, Any]) -> Iterator[Job]:
         )
     for subject, source, to in combinations:
         typed_words = (*SUBJECT.words(subject), *FROM.words(source), *TO.words(to), *words)
+        if any("\0" in word for word in typed_words):  # the system takes no such word
+            raise UsageError("a text has the character NUL", where=place, next="leave it out")
         name = _name(subject, source, to, words)
         yield Job(name, subject, source, to, typed_words, _digest(typed_words))
 

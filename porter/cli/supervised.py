@@ -21,10 +21,14 @@ def end_with_parent() -> None:
 
 
 def _wait_for_end() -> None:
-    """Wait for the end of standard input, then kill this process and those that it began."""
+    """Wait for the end of standard input, then kill this process and, where the system has groups of
+    processes, those that it began.
+    """
     while os.read(0, 1):  # sys.stdin's lock would be missed by Python as it ends
         pass
-    os.killpg(0, signal.SIGKILL)
+    if hasattr(os, "killpg"):
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
 
 
 if __name__ == "__main__":

@@ -40,6 +40,9 @@ if what == "faulty":
     sys.exit(70)
 if what == "broken":
     sys.exit("Traceback")
+if what == "foreign":
+    sys.stderr.buffer.write(b"caf\\xe9")
+    sys.exit(1)
 if what == "slow":
     time.sleep(60)
 if what == "killed" or (what == "unlucky" and begun < 3):
@@ -53,6 +56,8 @@ if what != "portless":
 facts = dict.fromkeys(("architecture", "variant", "zoo", "classes"))
 facts |= {"parity": {"nodes": [{"rel_l2": 1e-15}], "limit": 1e-10}, "check": "passed", "port": str(out)}
 print(json.dumps({} if what == "portless" else facts))
+if what == "ashamed":
+    sys.exit(1)
 if what == "late":
     sys.stdout.flush()
     os.kill(os.getpid(), signal.SIGKILL)
@@ -130,6 +135,16 @@ def test_what_is_killed_after_it_has_printed_is_not_done(tmp_path: Path) -> None
     assert (late.state, late.code, late.attempts) == ("failed", "killed", 3)
 
 
+def test_what_ends_badly_after_it_has_printed_is_not_done(tmp_path: Path) -> None:
+    (ashamed,) = made(tmp_path, ["ashamed.onnx"]).results
+    assert (ashamed.state, ashamed.code, ashamed.message) == ("failed", "error", "status 1: ")
+
+
+def test_what_a_program_says_in_another_encoding_stops_no_other_job(tmp_path: Path) -> None:
+    foreign, good = made(tmp_path, ["foreign.onnx", "good.onnx"]).results
+    assert (foreign.message, good.state) == (r"status 1: caf\xe9", "done")
+
+
 def test_a_file_that_changed_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("good.onnx").write_text("one")
@@ -188,6 +203,8 @@ def test_a_batch_that_is_killed_goes_on(tmp_path: Path) -> None:
         ("subject\na\na", UsageError, "'a-torch' is asked for twice"),
         ("subject,check\na,maybe", UsageError, "'maybe' is neither true nor false"),
         ("subject,from\nresnet9*,keras", UsageError, "no variant is called"),
+        ("subject,\na,b", UsageError, "list.csv:2: '' is no column of such a list"),
+        ("subject\na\0", UsageError, "list.csv:2: a text has the character NUL"),
         ("subject\na,b", UsageError, "more values than there are columns"),
     ],
 )
