@@ -6,6 +6,7 @@ import atexit
 import gc
 import os
 import sys
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -165,6 +166,8 @@ def run_evaluate(given: GivenArguments, results: Path | None, as_json: bool) -> 
             show(evaluations(measured, asked))
         if results is not None and complete:
             write_results(results, measured)
+        elif results is not None:
+            say([f"warning: {results} is not written: the run was interrupted"], err=True)
     if not complete:
         raise typer.Exit(INTERRUPTED)
     if not all(of_port.evaluation.ok for of_port in measured):
@@ -237,6 +240,8 @@ def main() -> NoReturn:
     atexit.register(gc.freeze)
     # Otherwise pydantic searches every installed distribution for its plugins.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
+    if isinstance(sys.stdout, TextIOWrapper):  # names may have characters that the terminal's encoding lacks
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with noted_interrupts() as interrupts:
             sys.exit(app(standalone_mode=False, prog_name="porter"))

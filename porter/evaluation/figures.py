@@ -144,14 +144,14 @@ def _accuracy_with_labels(
     photos: PhotoSet, relabelled: PhotoSet, scored: Scored, background: bool
 ) -> Accuracy | None:
     """Return the port's accuracy with other labels of the same photos; None if no photo has one. Photos that
-    have none are left out.
+    have none, and those that were not reached, are left out.
     """
     labels_by_place = {photo.place: photo.labels for photo in relabelled.photos}
     # the classes that the port saw in each photo, likeliest first, and the right ones
     answers = [
         (scored.models[PORT_ROLE].top[position], labels_by_place[photo.place])
         for position, photo in enumerate(photos.photos)
-        if photo.place in labels_by_place
+        if scored.reached[position] and photo.place in labels_by_place
     ]
     if not answers:
         return None

@@ -36,11 +36,13 @@ class Passes:
         measured_by_file = {
             file: [self.measured[index] for index in places] for file, places in self.files.items()
         }
-        return all(
+        # a list, so that a pass that cannot be written keeps none of the others from being written
+        kept = [
             unfinished.keep(file, group)
             for file, group in measured_by_file.items()
             if group[0].scored.reached.any()
-        )
+        ]
+        return all(kept)
 
 
 def is_complete(part: Mapping[int, Measured], entrants: int) -> bool:

@@ -67,7 +67,7 @@ def _parse_list(text: str) -> list[Any]:
     """
     try:
         values = yaml.safe_load(f"[{text}]") if not _REFERENCES & set(text) else None
-    except (yaml.YAMLError, RecursionError):
+    except (yaml.YAMLError, ValueError, RecursionError):  # ValueError: of a date or a number that is none
         values = None
     if not isinstance(values, list) or not values:
         raise RecipeError(

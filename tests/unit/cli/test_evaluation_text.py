@@ -221,6 +221,13 @@ def test_control_c_prints_what_was_measured(ended: Ended) -> None:
     assert status == 130 and "INCOMPLETE" in out and "82.800" in out
 
 
+def test_control_c_leaves_the_table_of_results_and_says_so(ended: Ended, tmp_path: Path) -> None:
+    table = tmp_path / "figures.csv"
+    status, _, err = ended(replace(FOUND, complete=False), "--results", str(table))
+    assert status == 130 and not table.exists()
+    assert err == f"warning: {table} is not written: the run was interrupted\n"
+
+
 def test_control_c_before_anything_was_measured(ended: Ended) -> None:
     status, out, err = ended(KeyboardInterrupt("before the first photos"))
     assert (status, out, err) == (130, "", "error: interrupted: before the first photos\n")

@@ -77,6 +77,28 @@ def test_what_the_api_gives_fits_on_a_screen(weights_file: WeightsMaker, tmp_pat
         assert len(repr(result)) < 1200 and "array" not in repr(result)
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
+def test_names_that_the_terminals_encoding_lacks_are_escaped(encoding: str, tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", RUN, "inspect", str(tmp_path / "\u65e5.onnx")],
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        capture_output=True,
+        text=True,
+        encoding=encoding,
+    )
+    assert ran.returncode == 2 and "\\u65e5.onnx" in ran.stderr and not ran.stdout
+    (tmp_path / "list.csv").write_text("subject\n\u65e5.onnx\n", encoding="utf-8")
+    ran = subprocess.run(
+        [sys.executable, "-c", RUN, "batch", "list.csv", "--out", "out"],
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        encoding=encoding,
+    )
+    assert ran.returncode == 1 and "\\u65e5.onnx" in ran.stdout
+
+
 def test_the_shell_completes_commands() -> None:
     typed = {"_PORTER_COMPLETE": "complete_bash", "COMP_WORDS": "porter rec", "COMP_CWORD": "1"}
     ran = subprocess.run(

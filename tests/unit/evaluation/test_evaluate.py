@@ -26,10 +26,19 @@ from porter.base.ways_to_run import FP32, Run
 from porter.data.labels import imagenet_classes
 from porter.data.photo_decoding import open_image
 from porter.data.pipeline import making
-from porter.evaluation import evaluate as evaluate_module, measuring, scoring, shared_passes, speed
+from porter.evaluation import (
+    evaluate as evaluate_module,
+    measuring,
+    scoring,
+    shared_passes,
+    speed,
+    unfinished,
+)
 from porter.evaluation.csv_tables import write_results
 from porter.evaluation.distributed import Process
+from porter.evaluation.measuring import Measured
 from porter.evaluation.results import NAMED, Accuracy, Evaluation
+from porter.evaluation.scoring import Scored
 from porter.files import new_folder
 from porter.port import DETAILS, OWN_FOLDERS, RECORD, read_port, update_record
 from porter.reporting.records import read_contents
@@ -331,6 +340,11 @@ def test_reals_labels_stand_beside_the_photos_own(
     own = [wnids.index(photo.parent.name) for photo in photos]
     assert found.images == 3 and found.top1 == pytest.approx(100 * sum(map(int.__eq__, own, best)) / 3)
     assert found.real is not None and (found.real.images, found.real.top1) == (2, 50.0)
+    with monkeypatch.context() as patch:
+        interrupted_at(patch, 2)
+        part = run(Made(mine.port, mine.weights, tmp_path / "val"), real_labels=labels, batch_size=1)
+    assert not part.complete and part.images == 1, "only what was reached counts"
+    assert part.real is not None and (part.real.images, part.real.top1) == (1, 100.0)
     monkeypatch.setattr(
         shared_passes,
         "measure",
@@ -594,6 +608,16 @@ def test_what_is_kept_belongs_to_the_same_photos_port_and_settings(
     photo.write_bytes(photo.read_bytes() + b" ")
     assert not goes_on(given)
     assert goes_on(given)
+
+
+def test_a_pass_that_cannot_be_kept_hinders_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = list[Path]()
+    monkeypatch.setattr(unfinished, "keep", lambda file, group: (tried.append(file), file.name != "one")[1])
+    scored = Scored({}, np.array([True]), {}, False, 1.0)
+    passes = shared_passes.Passes(
+        dict.fromkeys((0, 1), Measured(scored)), {Path("one"): [0], Path("two"): [1]}
+    )
+    assert not passes.settle(False) and [file.name for file in tried] == ["one", "two"]
 
 
 def test_only_a_few_runs_are_kept(mine: Made, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,6 +70,8 @@ def test_an_average_divides_as_the_zoos_does_unless_it_is_told() -> None:
         ("stem/pool={average: real_cells}", "a max_pool has no 'average'"),
         ("stem/pool={pad: {pad: 1}}", "got {'pad': 1}"),
         ("stem/conv=", "is not a list of conventions"),
+        ("stem/conv=2001-99-99", "is not a list of conventions"),
+        ("stem/conv=0b_", "is not a list of conventions"),
         ("stem/conv=[1", "is not a list of conventions"),
         ("stem/conv=1]+[2", "is not a list of conventions"),
         ("stem/conv=!!python/object:os.system {}", "is not a list of conventions"),
