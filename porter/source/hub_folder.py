@@ -75,6 +75,8 @@ def _content(file: Path) -> JsonObject | str:
     """
     try:
         content = read_json(read_bounded(file, _MOST_BYTES))
+    except OSError as error:
+        return f"it cannot be read: {error.strerror}"
     except (ValueError, RecursionError) as error:
         return first_line(error)
     return content if isinstance(content, dict) else {}

@@ -191,4 +191,4 @@ def _names_of_classes(config: JsonObject) -> tuple[list[object], str] | None:
     if sorted(numbered) != [*range(len(numbered))]:
         raise ValueError("id2label: the numbers are not those of classes from 0")
     names = [numbered[number] for number in range(len(numbered))]
-    return None if names == [f"LABEL_{number}" for number in numbered] else (names, "id2label")
+    return None if names == [f"LABEL_{number}" for number in range(len(names))] else (names, "id2label")

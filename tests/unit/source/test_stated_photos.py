@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -18,6 +19,7 @@ from porter.data.labels import IMAGENET, Labels, imagenet_classes
 from porter.data.preparing import prepare
 from porter.data.preprocess import Preprocess
 from porter.data.statements import read_preprocess
+from porter.source import hub_folder
 from porter.source.hub_folder import read_sidecars
 from porter.source.place import file_at
 from porter.source.stated_photos import NOTHING, facts_beside
@@ -126,6 +128,17 @@ def test_what_are_no_names_of_classes_is_said(names: list[Any], tmp_path: Path) 
     stated, (said,) = facts_beside(read_sidecars(folder(tmp_path, SETTINGS, label_names=names)))
     assert (stated.preprocess, stated.labels) == (PROTOCOL, None)
     assert said.startswith("the names of classes that config.json states are not used: label_names:")
+
+
+def test_a_config_that_cannot_be_read_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = folder(tmp_path, {})
+
+    def unreadable(path: Path, most: int) -> bytes:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(hub_folder, "read_bounded", unreadable)
+    stated, (said,) = facts_beside(read_sidecars(file))
+    assert stated == NOTHING and said.endswith("not used: it cannot be read: Permission denied")
 
 
 def test_links_as_in_hugging_faces_cache_are_followed(tmp_path: Path) -> None:
@@ -253,6 +266,9 @@ def test_a_folder_of_transformers_names_its_classes(tmp_path: Path) -> None:
         (tmp_path / "config.json").write_text(json.dumps({"id2label": dict(enumerate(names))}))
         stated, warnings = facts_beside(read_sidecars(file))
         assert stated.preprocess is not None and (stated.labels, warnings) == (labels, ())
+    made_up = {str(number): f"LABEL_{number}" for number in (0, 1, 10, *range(2, 10))}  # as sort_keys sorts
+    (tmp_path / "config.json").write_text(json.dumps({"id2label": made_up}))
+    assert facts_beside(read_sidecars(file))[0].labels is None
     (tmp_path / "config.json").write_text('{"id2label": {"0": "ant", "2": "bee"}}')
     assert facts_beside(read_sidecars(file))[1][0].endswith(
         "id2label: the numbers are not those of classes from 0"
