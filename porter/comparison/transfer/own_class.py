@@ -40,7 +40,7 @@ def own_model(into: object) -> Any:
         raise UsageError(message, where=str(INTO), next=f"give {INTO.metavar}")
     name = getattr(into, "__name__", "it")
     try:
-        model = into()
+        return expect_model(into(), name, str(INTO))
     except PorterError:
         raise
     except Exception as error:  # whatever the class's own code raises
@@ -49,7 +49,6 @@ def own_model(into: object) -> Any:
             where=str(INTO),
             next="write a function that makes the model without arguments, and name it as FILE.py:CALLABLE",
         ) from None
-    return expect_model(model, name, str(INTO))
 
 
 def _imported(import_path: str) -> object:

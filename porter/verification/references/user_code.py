@@ -144,12 +144,12 @@ def model_of_code(file: Path, name: str) -> Any:
         raise UsageError("there is no such file", where=file, next="check the path")
     make = load_maker(file, name)
     with running_code(file):
-        model = make()
-    return expect_model(model, name, file)
+        return expect_model(make(), name, file)
 
 
 def expect_model(model: Any, name: str, where: str | Path) -> Any:
-    """Expect that what a callable gave is a model, and put it in inference mode.
+    """Expect that what a callable gave is a model, and put it in inference mode. The model's own code does
+    that, and may raise anything.
 
     Raises:
         UsageError: it is none.

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import pytest
 
 import porter
-from porter.base.errors import PorterError
+from porter.base.errors import PorterError, UsageError
 from porter.files import digest
 from porter.padding.sizes import InputSizes
 from porter.port import ReferenceFile, StoredPort, read_port
@@ -22,7 +22,7 @@ from porter.source.place import find
 from porter.source.reopening import reopen_source
 from porter.verification.check import Check
 from porter.verification.proving import prove_against
-from porter.verification.references.user_code import load_maker
+from porter.verification.references.user_code import load_maker, model_of_code
 from porter.verification.references.user_reference import UserReference, parse_reference
 from porter.verification.verdict import Verdict
 from tests.support.fixtures import Cli
@@ -394,6 +394,21 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 SAME = ("net", "model.py:build", "model.py:loaded", "model.py:coded")
 """References of one function, each of which shows all of its nodes."""
+
+
+def test_a_model_that_cannot_be_put_in_inference_mode_is_told_of_its_code(tmp_path: Path) -> None:
+    code = """\
+import torch
+
+class Net(torch.nn.Module):
+    def eval(self):
+        return super().train(False).missing
+"""
+    (tmp_path / "model.py").write_text(code)
+    with pytest.raises(UsageError, match="AttributeError: 'Net' object has no attribute 'missing'") as caught:
+        model_of_code(tmp_path / "model.py", "Net")
+    assert caught.value.where == f"{tmp_path / 'model.py'}:5"
+    assert caught.value.next == "this is your own code, which porter runs"
 
 
 def test_another_export_and_keras_code_prove_a_port(exported: Path, tmp_path: Path) -> None:
