@@ -147,7 +147,7 @@ class _Source:
         Raises:
             DownloadError: as `fetch_repository`.
         """
-        errors = import_module("huggingface_hub.errors")
+        errors = import_module("huggingface_hub.utils")  # versions before 0.25 have them only here
         owner_and_name, revision = self.repository.owner_and_name, self.repository.revision
         # It gives a path, None if nothing is known, or an object that says that the commit has no such file.
         cached = self.library.try_to_load_from_cache(owner_and_name, name, revision=revision)

@@ -7,7 +7,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -165,6 +167,22 @@ def test_a_repository_without_them_is_said(lacking: str, server: HubServer) -> N
     with pytest.raises(DownloadError, match="it has no") as refused:
         file_at(Path(f"hf://{OWNED}"))
     assert refused.value.next == "hf download me/net FILE, and name that file"
+
+
+def test_a_library_without_a_module_of_errors_is_enough(
+    server: HubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """huggingface_hub 0.24 has them among its utils."""
+
+    def imported(name: str) -> ModuleType:
+        if name == "huggingface_hub.errors":
+            raise ModuleNotFoundError(name)
+        return import_module(name)
+
+    monkeypatch.setattr(hub, "import_module", imported)
+    assert file_at(Path(f"hf://{OWNED}")).path.name == "model.safetensors"
+    with pytest.raises(DownloadError, match="it has no revision 'v9'"):
+        file_at(Path(f"hf://{OWNED}@v9"))
 
 
 def test_without_the_library_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
