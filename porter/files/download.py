@@ -102,7 +102,9 @@ def _copy(path: Path, partial: Path) -> None:
         raise DownloadError(f"cannot be read: {error.strerror}", where=path) from None
     require_room(size, partial.parent, str(path))
     try:
-        shutil.copyfile(path, partial)
+        with path.open("rb") as file, _open_for_writing(partial) as write:
+            while chunk := file.read(_CHUNK):
+                write(chunk)
     except OSError as error:
         raise DownloadError(f"cannot be copied: {error.strerror}", where=path) from None
 
@@ -167,8 +169,9 @@ def _receive(response: HTTPResponse, url: str, partial: Path, offset: int) -> No
     if total is not None:
         require_room(total - offset, partial.parent, url)
     done = offset
+    note = None if offset else {"url": url, "validator": _validator_of(response)}
     with (
-        _open_for_writing(partial, "ab" if offset else "wb", url, response) as write,
+        _open_for_writing(partial, "ab" if offset else "wb", note) as write,
         _progress(url, total, offset) as advance,
     ):
         while chunk := response.read(_CHUNK):
@@ -183,10 +186,10 @@ def _receive(response: HTTPResponse, url: str, partial: Path, offset: int) -> No
 
 @contextmanager
 def _open_for_writing(
-    partial: Path, mode: str, url: str, response: HTTPResponse
+    partial: Path, mode: str = "wb", note: dict[str, str | None] | None = None
 ) -> Iterator[Callable[[bytes], None]]:
-    """Open `partial`, and yield a function that writes to it, whose failures are reported as the disk's and
-    not as the connection's. A new file gets its note first.
+    """Write a note beside `partial` if there is one, open `partial`, and yield a function that writes to it.
+    What fails here is told as the disk's fault, and not as that of the source.
     """
 
     def write(chunk: bytes) -> None:
@@ -198,8 +201,8 @@ def _open_for_writing(
             raise FileError(f"cannot be written: {error.strerror}", where=partial) from None
 
     try:
-        if mode == "wb":
-            _note_beside(partial).write_text(json.dumps({"url": url, "validator": _validator_of(response)}))
+        if note is not None:
+            _note_beside(partial).write_text(json.dumps(note))
         file: IO[Any] = partial.open(mode)
     except OSError as error:
         raise FileError(f"cannot be written: {error.strerror}", where=partial) from None

@@ -19,6 +19,8 @@ from porter.files.locks import locked
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 _NO_EXCHANGE = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
+_WRITE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
+"""What fails where a file is written that is open already: the error names no file then."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,8 @@ def new_folder(target: Path, replaceable: Replaceable | None = None) -> Iterator
             _expect_replaceable(target, replaceable)  # another program may have made a folder there meanwhile
             _put_in_place(fresh, target)
         except OSError as error:  # the block's too: the disk is full
+            if error.filename is None and error.errno not in _WRITE_ERRORS:
+                raise
             raise _error_in_target(target, fresh, error) from None
         finally:
             shutil.rmtree(fresh, ignore_errors=True)  # after an exchange this is the old folder
@@ -178,7 +182,7 @@ def _exchange(first: Path, second: Path) -> bool:
     code = ctypes.get_errno()
     if code in _NO_EXCHANGE:
         return False
-    raise OSError(code, os.strerror(code))
+    raise OSError(code, os.strerror(code), str(second))
 
 
 def _error_in_target(target: Path, fresh: Path, error: OSError) -> FileError:

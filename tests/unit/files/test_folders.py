@@ -1,5 +1,7 @@
 """Folders that appear complete or not at all, whatever happens on the way."""
 
+import ctypes
+import errno
 import os
 import re
 import signal
@@ -8,6 +10,7 @@ import sys
 import textwrap
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -148,6 +151,25 @@ def test_an_error_of_a_file_names_the_file(own: bool, tmp_path: Path) -> None:
         ((folder if own else tmp_path) / "none" / "model.onnx").open("wb")
     assert str(caught.value.where) == str(tmp_path / ("port/none" if own else "none") / "model.onnx")
     assert ("choose another --out" in str(caught.value)) is own
+
+
+def test_an_error_that_names_no_file_is_the_disks_only_where_it_is_of_writing(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="cannot be written: No space"), new_folder(tmp_path / "port"):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    with pytest.raises(ConnectionResetError), new_folder(tmp_path / "port"):
+        raise ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+
+
+@pytest.mark.skipif(not CAN_EXCHANGE, reason="folders are exchanged on Linux only")
+def test_a_folder_that_cannot_be_exchanged_is_a_file_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = port(tmp_path / "port", "old")
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: SimpleNamespace(renameat2=lambda *_: -1))
+    monkeypatch.setattr(ctypes, "get_errno", lambda: errno.EBUSY)
+    with pytest.raises(FileError, match="cannot be written: ") as caught, new_folder(target, OWN_FOLDERS):
+        pass
+    assert caught.value.where == str(target) and content(target) == {"port.json": "old"}
 
 
 def test_through_a_link_the_folder_behind_it_is_replaced(tmp_path: Path, way: str) -> None:

@@ -393,6 +393,23 @@ def test_file_addresses_are_copied(tmp_path: Path) -> None:
     assert fetch(WeightsFile("weights.h5", (tmp_path / "a b.h5").as_uri(), sha256=SHA256)).sha256 == SHA256
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a disk that is always full")
+def test_a_copy_that_cannot_be_written_is_not_told_of_its_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own").write_bytes(CONTENT)
+    partial = tmp_path / "partial"
+    with pytest.raises(DownloadError, match="cannot be copied: Is a directory"):
+        download.copy_or_download(str(tmp_path), partial)
+    monkeypatch.setattr(download, "discard", lambda partial: None)
+    for target, said in (("none/partial", "No such file"), ("/dev/full", "No space left")):
+        partial.unlink(missing_ok=True)
+        partial.symlink_to(target)
+        with pytest.raises(FileError, match=f"cannot be written: {said}") as caught:
+            download.copy_or_download(str(tmp_path / "own"), partial)
+        assert caught.value.where == str(partial)
+
+
 def test_a_cache_that_cannot_be_made_is_a_file_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("PORTER_CACHE", str(tmp_path / "file" / "cache"))
