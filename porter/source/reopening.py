@@ -112,7 +112,7 @@ def _open_at(place: Place, record: Record, member: Member | None, wishes: Wishes
             # A port with a recipe was made from the variables, if the model's graph has foreign ops.
             variables = checkpoint_of_variables(exported) if member is not None else None
             checkpoint = variables or exported.checkpoint
-            _expect_same_file(record, checkpoint.sha256, exported.saved.name)
+            _expect_same_file(record, checkpoint.sha256, exported.saved.name, "model")
             return replace(_open_checkpoint(checkpoint, record, member, wishes), in_memory=exported.saved)
         case PortFolder(source_port):
             file = source_port.destination.MODEL_FILE
@@ -205,21 +205,24 @@ def _recorded_wishes(port: StoredPort, member: Member | None) -> Wishes:
     return Wishes(record.background, record.mapped, chosen)
 
 
-def _expect_same_file(record: Record, sha256: str, where: Path | str) -> None:
-    """Refuse another file of weights than the one that the port was made from.
+def _expect_same_file(record: Record, sha256: str, where: Path | str, given: str = "file") -> None:
+    """Refuse another file of weights, or another model, than the one that the port was made from.
 
     Args:
         sha256: of what is there.
         where: its path or name, for errors.
+        given: what errors call it.
     """
-    if sha256 != record.source.sha256:
-        raise UsageError(
-            f"the port was made from {record.source.file}, sha256 {record.source.sha256[:12]}..., not "
-            "from this file, "
-            f"{sha256[:12]}...",
-            where=str(where),
-            next=f"give {WEIGHTS} the {record.source.file} that the port was made from",
+    source = record.source
+    if sha256 != source.sha256:
+        message = (
+            f"the port was made from {source.file}, sha256 {source.sha256[:12]}..., not from this {given}, "
+            f"{sha256[:12]}..."
         )
+        next = f"give {WEIGHTS} the {source.file} that the port was made from"
+        if IN_MEMORY in source.notes:
+            next = f"in Python, give weights the model {source.file} that the port was made from"
+        raise UsageError(message, where=str(where), next=next)
 
 
 def _open_checkpoint(checkpoint: Checkpoint, record: Record, member: Member | None, wishes: Wishes) -> Opened:

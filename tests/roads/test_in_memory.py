@@ -165,8 +165,9 @@ def test_a_port_of_a_model_is_verified_with_it_again(tmp_path: Path) -> None:
     assert opened.verify(weights=net).ok
     with torch.no_grad():
         net.head.bias += 1  # type: ignore[union-attr,operator]
-    with pytest.raises(UsageError, match="not from this file"):
+    with pytest.raises(UsageError, match="not from this model") as refused:
         opened.verify(weights=net)
+    assert refused.value.next == "in Python, give weights the model Net that the port was made from"
 
 
 def test_a_wrong_reading_is_told_by_the_module(
