@@ -13,7 +13,7 @@ from porter.frameworks import DESTINATION_NAMES
 
 if TYPE_CHECKING:
     from porter.authoring.check.recipe_check import Checked
-    from porter.authoring.drafting import NewRecipe
+    from porter.authoring.new_recipe import NewRecipe
     from porter.authoring.trial import WeightsTrial
     from porter.recipe.declared import Declared
 

@@ -76,7 +76,7 @@ def recipe_new(
     """Draft a recipe, and print what it has. A draft from a graph that does not load the weights ends with an
     error's status.
     """
-    from porter.authoring.drafting import OWN, new_recipe
+    from porter.authoring.new_recipe import OWN, new_recipe
     from porter.padding.sizes import parse_size
 
     size = None if input_size is None else parse_size(input_size)

@@ -27,7 +27,7 @@ from porter.graph.memory_bounds import expect_bounded
 from porter.graph.plan import Plan, make_plan
 from porter.graph.record import from_record
 from porter.padding import ANY
-from porter.port.holding import AGAIN, expect_digest, where_trained
+from porter.port.digests import AGAIN, expect_digest, where_trained
 from porter.port.port_record import Record
 from porter.port.recorded_files import first_complaint
 

@@ -23,7 +23,7 @@ from porter.graph.plan import make_plan
 from porter.padding import ANY
 from porter.padding.sizes import size_text
 from porter.port import Facts, GraphFile, Origin, StoredPort
-from porter.port.holding import expect_digest
+from porter.port.digests import expect_digest
 from porter.port.layer_names import layers_in
 from porter.recipe import Member
 from porter.source.fitting.fit import Fit, InFile, TensorKey

@@ -17,7 +17,7 @@ from PIL import Image
 from torch import nn
 
 import porter
-from porter.authoring.drafting import new_recipe
+from porter.authoring.new_recipe import new_recipe
 from tests.support.fixtures import Cli
 from tests.support.refusals import refused
 

@@ -497,18 +497,18 @@ CASES = [
         ARCHITECTURE="resnet_v1",
     ),
     case(
-        "authoring.drafting.new_recipe",
+        "authoring.new_recipe.new_recipe",
         RECIPE_NEW,
         lambda world: {"name": "pair", "model": world.exported("pair", Pair(), 2)},
     ),
-    case("authoring.drafting.new_recipe", RECIPE_NEW, lambda world: {"name": "own", "model": world.pt2}),
+    case("authoring.new_recipe.new_recipe", RECIPE_NEW, lambda world: {"name": "own", "model": world.pt2}),
     case(
-        "authoring.drafting._from_weights",
+        "authoring.new_recipe._from_weights",
         RECIPE_NEW,
         lambda world: {"name": "drafted", "weights": world.published},
     ),
     case(
-        "authoring.drafting._from_weights",
+        "authoring.new_recipe._from_weights",
         RECIPE_NEW,
         lambda world: {"name": "nameless", "weights": world.nameless},
     ),
@@ -526,7 +526,7 @@ CASES = [
         FILE=lambda world: world.onnx,
     ),
     case(
-        "port.holding.where_trained",
+        "port.digests.where_trained",
         CONVERT,
         lambda world: {"subject": world.trained, "to": "tf"},
     ),

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import porter
-from porter.authoring.drafting import new_recipe
+from porter.authoring.new_recipe import new_recipe
 from porter.base.errors import PorterError, UsageError
 
 pytestmark = pytest.mark.usefixtures("in_double")

@@ -13,7 +13,7 @@ import torch
 from torch.nn import functional as F
 
 import porter
-from porter.authoring.drafting import new_recipe
+from porter.authoring.new_recipe import new_recipe
 from porter.base.errors import FileError
 from porter.filegraph.file_graph import Foreign
 from porter.formats.mxnet.symbol import read_symbol

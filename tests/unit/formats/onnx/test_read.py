@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import porter
-from porter.authoring.drafting import new_recipe
+from porter.authoring.new_recipe import new_recipe
 from porter.base.errors import FileError, MappingError, PorterError, UsageError
 from porter.conversion import pad_table
 from porter.filegraph.file_graph import Foreign

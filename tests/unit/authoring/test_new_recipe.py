@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 
 import porter
 from porter.authoring.draft.draft import draft_recipe
-from porter.authoring.drafting import new_recipe
+from porter.authoring.new_recipe import new_recipe
 from porter.formats.reading import read_checkpoint, read_with_digests
 from porter.graph import Add, BatchNorm, Conv, Graph, Node, Op, Relu
 from porter.graph.blocks.find_blocks import find_blocks
@@ -291,7 +291,7 @@ def test_a_draft_that_says_another_graph_is_refused(
         assert text != draft.text
         return replace(draft, text=text)
 
-    monkeypatch.setattr("porter.authoring.drafting.draft_recipe", mistaken)
+    monkeypatch.setattr("porter.authoring.new_recipe.draft_recipe", mistaken)
     with pytest.raises(porter.Contradiction, match="says another graph than the file"):
         new_recipe("mistaken", tmp_path / "mistaken.yaml", saved)
     assert not (tmp_path / "mistaken.yaml").exists()
