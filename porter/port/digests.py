@@ -12,7 +12,7 @@ from porter.frameworks import TRAINED, Destination, other_than
 AGAIN = "restore the file, or convert again; a changed copy belongs outside of the port"
 
 
-def where_trained(folder: Path, destination: Destination) -> str:
+def advice_for_other_model(folder: Path, destination: Destination) -> str:
     """Say what to do with a port whose model file is another one, which may have been trained on."""
     if destination.NAME not in TRAINED:
         return AGAIN

@@ -27,7 +27,7 @@ from porter.graph.memory_bounds import expect_bounded
 from porter.graph.plan import Plan, make_plan
 from porter.graph.record import from_record
 from porter.padding import ANY
-from porter.port.digests import AGAIN, expect_digest, where_trained
+from porter.port.digests import AGAIN, advice_for_other_model, expect_digest
 from porter.port.port_record import Record
 from porter.port.recorded_files import first_complaint
 
@@ -183,7 +183,7 @@ def read_port(folder: Path, *, verify_digests: bool = True) -> StoredPort:
     if verify_digests:
         for name, sha256 in record.model.items():
             is_model = name == destination.MODEL_FILE
-            advice = where_trained(folder, destination) if is_model else AGAIN
+            advice = advice_for_other_model(folder, destination) if is_model else AGAIN
             expect_digest(folder / name, sha256, advice)
     try:
         graph = from_record(record.graph)

@@ -526,7 +526,7 @@ CASES = [
         FILE=lambda world: world.onnx,
     ),
     case(
-        "port.digests.where_trained",
+        "port.digests.advice_for_other_model",
         CONVERT,
         lambda world: {"subject": world.trained, "to": "tf"},
     ),
