@@ -76,7 +76,7 @@ def write_class(
     parameters = _make_parameters(writer.arguments.used_arguments(), defaults)
     language = known.language
     # The loops of `forward`, by the first part of each.
-    runs = {run.names[0]: (run.names, run.pattern, run.numbers) for run in writer.runs}
+    runs = {run.names[0]: run for run in writer.runs}
     signature = ["self", *(p.name if p.default is None else f"{p.name}={p.default}" for p in parameters)]
     signature += ["*", *language.passed_names] if language.passed_names else []
     forward = Forward(language, template, writer.flags, runs, writer.inlined)

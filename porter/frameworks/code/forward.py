@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from porter.frameworks.code.language import Apply, Language
+from porter.frameworks.code.loops import PartRun
 from porter.frameworks.code.template import Edge, FlagKey, Template, TemplatePart
 from porter.frameworks.code.text import Bracketed, Choice, Code, Expression, call, flat
 
@@ -29,8 +30,7 @@ class Forward:
 
     Args:
         flags: attribute names of conditions.
-        runs: by the first part of a loop, the names of its parts, their pattern `block{index}` and the text
-            of its range.
+        runs: the loops, by their first parts.
         inlined: how parts are applied that are no attributes of the module, by their names.
     """
 
@@ -39,7 +39,7 @@ class Forward:
         language: Language,
         template: Template,
         flags: Mapping[FlagKey, str],
-        runs: Mapping[str, tuple[Sequence[str], str, str]],
+        runs: Mapping[str, PartRun],
         inlined: Mapping[str, Apply],
     ) -> None:
         self.language, self.template, self.flags, self.runs, self.inlined = (
@@ -90,17 +90,17 @@ class Forward:
             for index in range(17):
                 x = self.get_submodule(f"block{index}")(x)
         """
-        names, pattern, numbers = self.runs[part.name]
+        run = self.runs[part.name]
         self._write_pending()
         source = variable = self.variables[part.inputs[0].source]
         # The loop overwrites its variable, so a value that is still read is copied to another one.
         if source in live:
             variable = self._free_variable(part, live)
             self.code.line(f"{variable} = {source}")
-        loop = self.code.within(f"for index in {numbers}:")
-        loop.line(f"{variable} = {self.language.get_part(pattern)}({variable})")
-        self.variables[names[-1]] = variable
-        return names
+        loop = self.code.within(f"for index in {run.numbers}:")
+        loop.line(f"{variable} = {self.language.get_part(run.pattern)}({variable})")
+        self.variables[run.names[-1]] = variable
+        return run.names
 
     def _add_statement(self, part: TemplatePart, live: set[str]) -> None:
         """Make the statement of a part, such as `x = self.conv(x)`, the pending one. The statement that is

@@ -79,9 +79,12 @@ def _divide(writer: Writer, operation: JaxEquation) -> str:
     other functions give None where it is not theirs.
     """
     top, bottom = operation.inputs
-    special = sums.write_softmax(writer, operation) or sums.write_mean(writer, operation)
-    special = special or windows.write_average(writer, top, bottom)
-    return special or str(elementwise("Div")(writer, operation))
+    return (
+        sums.write_softmax(writer, operation)
+        or sums.write_mean(writer, operation)
+        or windows.write_average(writer, top, bottom)
+        or str(elementwise("Div")(writer, operation))
+    )
 
 
 def _alias(writer: Writer, operation: JaxEquation) -> str:

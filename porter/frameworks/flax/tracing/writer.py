@@ -175,8 +175,8 @@ class Writer:
         return self.model_values[name]
 
     def full_value(self, name: str) -> str:
-        """Return the model's value for a traced one with all of its elements and no other axes; nodes are
-        added where it lacks them.
+        """Return the model's value for a traced one with all of its elements and no other axes. Nodes are
+        added where it lacks them, once: from then on the traced value stands for what they give.
         """
         if name in self.kept_axes:
             axes = self.add_integers(*self.kept_axes.pop(name))
