@@ -12,6 +12,8 @@ from porter.graph.ops import is_map
 if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.base.dtypes import Array
 
+WEIGHTS_FILE = "model.safetensors"
+"""The file of the tensors of a port that is run by Python code."""
 FILLS: Mapping[str, int] = {"gamma": 1, "beta": 0, "batches": 0}
 """The number, which changes nothing, in a tensor that a norm's layer has and its node lacks, by its role."""
 

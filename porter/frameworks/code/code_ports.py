@@ -19,11 +19,11 @@ from porter.frameworks.code.language import Language
 from porter.frameworks.code.plan_layers import Layer, Spellings
 from porter.frameworks.code.public_names import with_names
 from porter.frameworks.code.tree import Body, make_tree
-from porter.frameworks.port_tensors import FILLS, expect_tensor
+from porter.frameworks.port_tensors import FILLS, WEIGHTS_FILE, expect_tensor
 from porter.graph import Graph, Node, Op, tensor_shapes
 from porter.graph.plan import Plan
 
-SOURCE_FILE, WEIGHTS_FILE = "model.py", "model.safetensors"
+SOURCE_FILE = "model.py"
 ModulePlace = tuple[str | int, ...]
 """The path of a layer in a module: names of attributes, and numbers among the `layers` of a row."""
 

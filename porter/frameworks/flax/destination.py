@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Literal
 
 from porter.frameworks.code.destination import CodeDestination
 from porter.frameworks.flax import engine
-from porter.frameworks.flax.layout import CAPABILITIES, WEIGHTS_FILE
+from porter.frameworks.flax.layout import CAPABILITIES
+from porter.frameworks.port_tensors import WEIGHTS_FILE
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.frameworks import PortEngine

@@ -10,8 +10,8 @@ from porter.base.errors import GraphError, UsageError
 from porter.base.options import DTYPE
 from porter.frameworks.code.destination import CodeDestination
 from porter.frameworks.mlx import engine
-from porter.frameworks.mlx.layout import CAPABILITIES, WEIGHTS_FILE, variables
-from porter.frameworks.port_tensors import FILLS
+from porter.frameworks.mlx.layout import CAPABILITIES, variables
+from porter.frameworks.port_tensors import FILLS, WEIGHTS_FILE
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.base.dtypes import Dtype

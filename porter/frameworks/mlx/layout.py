@@ -18,7 +18,6 @@ from porter.padding import Capabilities
 if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.base.dtypes import Array
 
-WEIGHTS_FILE = "model.safetensors"
 CAPABILITIES = Capabilities(
     symmetric=True,
     explicit=False,

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from porter.frameworks.defaults import DestinationDefaults
+from porter.frameworks.port_tensors import WEIGHTS_FILE
 from porter.frameworks.torch import engine
-from porter.frameworks.torch.layout import CAPABILITIES, WEIGHTS_FILE
+from porter.frameworks.torch.layout import CAPABILITIES
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.base.dtypes import Dtype

@@ -31,8 +31,6 @@ if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.base.dtypes import Array
     from porter.graph.plan import Plan
 
-WEIGHTS_FILE = "model.safetensors"
-
 # tests/unit/frameworks/torch/test_layout.py compares this with torch's own layers. `real_cells` is
 # count_include_pad=False, `clipped_window` count_include_pad=True. A pool's pad "should be smaller than or
 # equal to half of kernel size".

@@ -9,8 +9,9 @@ from porter.base.dtypes import Dtype, NamedArrays, cast
 from porter.base.errors import FileError
 from porter.formats.safetensors.tensors import read_safetensors, write_safetensors
 from porter.frameworks import LayerNames, OwnTensors, Tensors
+from porter.frameworks.port_tensors import WEIGHTS_FILE
 from porter.frameworks.torch.code import model_source
-from porter.frameworks.torch.layout import WEIGHTS_FILE, module_name
+from porter.frameworks.torch.layout import module_name
 from porter.frameworks.torch.state import canonical_tensors, state_arrays
 from porter.graph import Graph
 from porter.graph.plan import Plan
