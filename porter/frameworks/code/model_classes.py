@@ -42,10 +42,8 @@ def model_classes(
     channels = graph.channels_by_path
     # Pad layers are steps without a node: they keep the channels of what they read.
     pads = {step.path: channels[step.inputs[0]] for step in steps if step.path not in channels}
-    norms = recurring_norms(tree, language)
-    return "\n\n\n".join(
-        "\n".join(lines) for lines in _Classes(language, tree, {**channels, **pads}, norms).write_all(entry)
-    )
+    classes = _Classes(language, tree, {**channels, **pads}, recurring_norms(tree, language))
+    return "\n\n\n".join("\n".join(lines) for lines in classes.write_all(entry))
 
 
 def docstring(plan: Plan, tree: Body, images: str) -> str:

@@ -11,18 +11,13 @@ from porter.graph.ops.activations import ACTIVATIONS
 _PART = re.compile(r"[A-Za-z]+_?\d+|[A-Za-z]+|\d+")
 _NUMBERED_BY_FRAMEWORKS = (
     "activation add addv2 affine average averagepool averagepooling2d avgpool avgpool2d batchnorm "
-    "batchnorm2d "
-    "batchnormalization biasadd cat clip concat concatenate concatv2 conv conv2d cropping2d "
-    "customscalelayer dense "
-    "depthwiseconv2d depthwiseconv2dnative div elu flatten fusedbatchnorm fusedbatchnormv3 gelu gemm "
-    "globalaveragepool "
-    "globalaveragepooling2d globalmaxpool globalmaxpooling2d groupnorm groupnormalization hardsigmoid "
-    "hardswish identity "
-    "instancenormalization lambda layernormalization leakyrelu linear matmul maximum maxpool maxpool2d "
-    "maxpooling2d mean "
-    "minimum mul multiply pad prelu relu relu6 reshape rmsnorm rmsnormalization selu separableconv2d "
-    "sigmoid silu softmax "
-    "softplus softsign squeeze sub subtract swish tanh thresholdedrelu upsampling2d zeropadding2d"
+    "batchnorm2d batchnormalization biasadd cat clip concat concatenate concatv2 conv conv2d cropping2d "
+    "customscalelayer dense depthwiseconv2d depthwiseconv2dnative div elu flatten fusedbatchnorm "
+    "fusedbatchnormv3 gelu gemm globalaveragepool globalaveragepooling2d globalmaxpool globalmaxpooling2d "
+    "groupnorm groupnormalization hardsigmoid hardswish identity instancenormalization lambda "
+    "layernormalization leakyrelu linear matmul maximum maxpool maxpool2d maxpooling2d mean minimum mul "
+    "multiply pad prelu relu relu6 reshape rmsnorm rmsnormalization selu separableconv2d sigmoid silu "
+    "softmax softplus softsign squeeze sub subtract swish tanh thresholdedrelu upsampling2d zeropadding2d"
 )
 _STEPS = ("convolution", "depthwise", "readvariableop")
 _MOST_OF_THEM = 0.9
