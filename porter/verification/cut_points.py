@@ -224,7 +224,7 @@ class _Comparison:
             if len(value) == 1
         }
         readers = _readers(graph, source_shapes.keys())
-        # A model's further inputs are made of the same images (porter.frameworks.images.further_arrays).
+        # A model's further inputs are made of the same images (porter.frameworks.batches.further_arrays).
         readers[INPUT] = [node for path in graph.inputs for node in readers.get(path, ())]
         self.draws = Draws(
             rng, nonnegative_paths(graph), binary_paths(graph), source_shapes.keys(), readers, dtype

@@ -13,7 +13,7 @@ from porter.base.dtypes import Array, Dtype
 from porter.base.errors import CannotRun, Contradiction, NotInstalled, escaped, first_line
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks import engine_name, get_engine
-from porter.frameworks.images import arrays_for_inputs
+from porter.frameworks.batches import arrays_for_inputs
 from porter.frameworks.in_memory import Saved
 from porter.graph.ops import shape_text
 from porter.padding import ANY

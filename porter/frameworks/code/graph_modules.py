@@ -9,10 +9,10 @@ from functools import reduce
 from typing import Any
 
 from porter.base.dtypes import Array, Dtype, NamedArrays
+from porter.frameworks.batches import arrays_for_inputs, expect_nodes
 from porter.frameworks.code.code_ports import CodePorts, ModulePlace
 from porter.frameworks.code.plan_layers import Layer, LayerStep
 from porter.frameworks.code.step_values import inputs_last, step_values
-from porter.frameworks.images import arrays_for_inputs, expect_nodes
 from porter.graph.ops import is_map
 from porter.graph.plan import Plan
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from porter.base.errors import UsageError
+from porter.frameworks.batches import expect_axes, expect_count, expect_only_size
 from porter.frameworks.code.plan_layers import LayerStep
-from porter.frameworks.images import expect_axes, expect_count, expect_only_size
 from porter.frameworks.last_uses import last_uses
 from porter.graph.ops import is_map
 from porter.graph.plan import Plan, taken_shapes

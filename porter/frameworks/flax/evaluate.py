@@ -13,8 +13,8 @@ from porter.base.dtypes import Array
 from porter.base.ways_to_run import Run
 from porter.data.preprocess import Preprocess
 from porter.frameworks import Classifier, expect_run
+from porter.frameworks.batches import make_cpu_classifier
 from porter.frameworks.flax.graph_module import GraphModule
-from porter.frameworks.images import make_cpu_classifier
 
 
 def make_classifier(model: GraphModule, protocol: Preprocess, how: Run, tap: str | None) -> Classifier:

@@ -32,7 +32,7 @@ def classifier(model: Any, protocol: Preprocess, device: str, how: Run, tap: str
         UsageError: MLX has no such run.
     """
     from porter.frameworks import expect_run
-    from porter.frameworks.images import make_cpu_classifier
+    from porter.frameworks.batches import make_cpu_classifier
 
     expect_run(how, "MLX")
     path = tap or model.program.plan.lowered.output

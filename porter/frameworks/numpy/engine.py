@@ -23,8 +23,8 @@ from porter.filegraph.kernels.layouts import with_channels_first, with_channels_
 from porter.filegraph.program import KernelProgram, OperatorCall
 from porter.formats.recognition import known_format
 from porter.frameworks import UNCUT, Classifier
+from porter.frameworks.batches import further_arrays, make_cpu_classifier
 from porter.frameworks.defaults import disagreement as disagreement
-from porter.frameworks.images import further_arrays, make_cpu_classifier
 from porter.frameworks.last_uses import last_uses
 from porter.graph import TakesInputs
 from porter.padding import Size

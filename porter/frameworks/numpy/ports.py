@@ -17,8 +17,14 @@ from porter.base.ways_to_run import Run
 from porter.data.preprocess import Preprocess
 from porter.filegraph.program import KernelProgram
 from porter.frameworks import UNCUT, Classifier, expect_run
+from porter.frameworks.batches import (
+    arrays_for_inputs,
+    as_maps,
+    expect_fit,
+    expect_nodes,
+    make_cpu_classifier,
+)
 from porter.frameworks.defaults import with_other_pads as with_other_pads
-from porter.frameworks.images import arrays_for_inputs, as_maps, expect_fit, expect_nodes, make_cpu_classifier
 from porter.frameworks.numpy import engine
 from porter.frameworks.numpy.engine import NumpyModel
 from porter.graph.plan import Plan

@@ -7,7 +7,7 @@ from porter.base.errors import UsageError
 from porter.base.ways_to_run import Run
 from porter.data.preprocess import Preprocess
 from porter.frameworks import Classifier, expect_run
-from porter.frameworks.images import make_cpu_classifier
+from porter.frameworks.batches import make_cpu_classifier
 from porter.frameworks.onnx.file_reference import OnnxRunner
 from porter.frameworks.onnx.running import OnnxModel
 

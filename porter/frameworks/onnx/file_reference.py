@@ -24,7 +24,7 @@ from porter.formats.onnx.constants import FLOAT_TYPES
 from porter.formats.onnx.image_input import CHANNELS_LAST, IMAGE_AXES, SINGLE_IMAGE
 from porter.formats.onnx.proto import import_onnx
 from porter.frameworks import UNCUT
-from porter.frameworks.images import further_arrays, split_into_batches
+from porter.frameworks.batches import further_arrays, split_into_batches
 from porter.frameworks.onnx.double import make_rounding_session
 from porter.frameworks.onnx.model import ModelParts, make_model_session, replay_model
 from porter.frameworks.onnx.session import Session

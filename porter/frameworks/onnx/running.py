@@ -17,7 +17,7 @@ from porter.base.errors import UsageError
 from porter.base.options import DEVICE, DTYPE
 from porter.base.package import expect_installed, install
 from porter.frameworks import UNCUT, LayerNames, Tensors
-from porter.frameworks.images import arrays_for_inputs, expect_fit, expect_inputs, expect_nodes
+from porter.frameworks.batches import arrays_for_inputs, expect_fit, expect_inputs, expect_nodes
 from porter.frameworks.onnx.model import ModelParts, make_model, make_model_session
 from porter.frameworks.onnx.session import Session
 from porter.graph.plan import Plan

@@ -14,7 +14,7 @@ from porter.base.ways_to_run import Run
 from porter.data.preprocess import Preprocess
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import Classifier, expect_run
-from porter.frameworks.images import make_cpu_classifier
+from porter.frameworks.batches import make_cpu_classifier
 from porter.frameworks.tf.frozen.run import GraphRunner
 from porter.frameworks.tf.run import tap_value, tf32
 from porter.frameworks.tf.runtime import import_keras, quiet_logger, tensorflow_device

@@ -17,7 +17,7 @@ from porter.base.errors import UsageError
 from porter.filegraph.kernels.layouts import with_channels_first, with_channels_last
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import UNCUT
-from porter.frameworks.images import arrays_for_inputs, expect_fit
+from porter.frameworks.batches import arrays_for_inputs, expect_fit
 from porter.frameworks.last_uses import last_uses
 from porter.frameworks.tf.frozen.run import GraphRunner
 from porter.frameworks.tf.runtime import import_keras, quiet_logger, tensorflow_device

@@ -83,7 +83,7 @@ def classifier(model: Any, protocol: Preprocess, device: str, how: Run, tap: str
         UsageError: TensorFlow Lite has no such run.
     """
     from porter.frameworks import expect_run
-    from porter.frameworks.images import make_cpu_classifier
+    from porter.frameworks.batches import make_cpu_classifier
 
     expect_run(how, "TensorFlow Lite")
     path = tap or model.plan.lowered.output

@@ -17,7 +17,7 @@ from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import CheckFailed, FileError, first_line
 from porter.formats.tensorflow import import_tensorflow, quiet_stderr
 from porter.frameworks import UNCUT, Tensors
-from porter.frameworks.images import arrays_for_inputs, expect_axes, expect_count, expect_fit
+from porter.frameworks.batches import arrays_for_inputs, expect_axes, expect_count, expect_fit
 from porter.frameworks.tf.layout import channels_last_shape, keras_class, layer_names
 from porter.frameworks.tflite import FILE, FILE_BYTES
 from porter.frameworks.tflite.conversion import (

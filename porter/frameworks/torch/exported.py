@@ -24,7 +24,7 @@ from porter.formats.torch_export.nodes import UNKNOWN, AtenNode, AtenProgram, re
 from porter.formats.torch_export.ops import INNER, READERS
 from porter.formats.torch_export.program_sizes import SIZE_ARITHMETIC
 from porter.formats.torch_export.read import inputs_among, tap_of
-from porter.frameworks.images import further_arrays
+from porter.frameworks.batches import further_arrays
 from porter.frameworks.last_uses import last_uses
 from porter.frameworks.torch.graph_module import as_tensor
 from porter.graph.walks import upstream

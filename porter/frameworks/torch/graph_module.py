@@ -16,8 +16,8 @@ from porter.base.dtypes import Array, Dtype, is_floating, storage_type
 from porter.base.errors import GraphError, UsageError, first_line
 from porter.base.options import DEVICE
 from porter.frameworks import Tensors
+from porter.frameworks.batches import expect_axes, expect_count, expect_only_size
 from porter.frameworks.code.plan_layers import Layer
-from porter.frameworks.images import expect_axes, expect_count, expect_only_size
 from porter.frameworks.last_uses import last_uses
 from porter.frameworks.torch import layers, resizing
 from porter.frameworks.torch.layer_steps import make_steps

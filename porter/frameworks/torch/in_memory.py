@@ -20,7 +20,7 @@ from porter.base.dtypes import Array
 from porter.base.errors import UsageError, first_line
 from porter.formats.torch_export.archive import read_archive
 from porter.formats.torch_export.module_calls import calls_in
-from porter.frameworks.images import split_into_batches
+from porter.frameworks.batches import split_into_batches
 from porter.frameworks.in_memory import Saved, example_size, training_error
 from porter.frameworks.torch.copies import prove_copies, run_users_model, tensors_of, unwrap
 from porter.frameworks.torch.graph_module import GraphModule, as_tensor, plan_of

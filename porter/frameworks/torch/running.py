@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from porter.base.dtypes import Array, NamedArrays
 from porter.frameworks import UNCUT
-from porter.frameworks.images import arrays_for_inputs, expect_nodes
+from porter.frameworks.batches import arrays_for_inputs, expect_nodes
 from porter.frameworks.torch.exported import ExportedModule
 from porter.frameworks.torch.graph_module import GraphModule, plan_of, to_tensor
 from porter.frameworks.torch.layout import module_name

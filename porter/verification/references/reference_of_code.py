@@ -12,7 +12,7 @@ import numpy as np
 from porter.base.dtypes import Array, Dtype
 from porter.base.errors import Contradiction, PorterError
 from porter.files import digest
-from porter.frameworks.images import arrays_for_inputs, split_into_batches
+from porter.frameworks.batches import arrays_for_inputs, split_into_batches
 from porter.frameworks.in_memory import Saved
 from porter.frameworks.reference_models import Shown, framework_of, get_user_models
 from porter.graph.ops import is_map

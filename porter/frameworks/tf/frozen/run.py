@@ -13,7 +13,7 @@ from porter.filegraph.kernels.layouts import with_channels_first, with_channels_
 from porter.formats.limits import most_bytes
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import UNCUT, LayerNames
-from porter.frameworks.images import expect_fit, further_arrays, split_into_batches
+from porter.frameworks.batches import expect_fit, further_arrays, split_into_batches
 from porter.frameworks.tf.frozen.definition import op_name, output_index, read_definition
 from porter.frameworks.tf.frozen.retype import in_dtype, read_constants
 from porter.graph import TakesInputs

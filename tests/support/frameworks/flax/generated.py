@@ -15,11 +15,11 @@ from flax import nnx
 from jax.extend.core import Var
 
 from porter.frameworks import Tensors
+from porter.frameworks.batches import arrays_for_inputs
 from porter.frameworks.flax import QUICKLY
 from porter.frameworks.flax.code import model_source
 from porter.frameworks.flax.destination import DESTINATION as framework
 from porter.frameworks.flax.graph_module import GraphModule
-from porter.frameworks.images import arrays_for_inputs
 from porter.graph import input_shapes
 from porter.graph.ops import is_map
 from porter.graph.plan import Plan

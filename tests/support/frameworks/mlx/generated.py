@@ -10,7 +10,7 @@ import numpy as np
 from mlx.utils import tree_flatten
 
 from porter.frameworks import Tensors
-from porter.frameworks.images import arrays_for_inputs
+from porter.frameworks.batches import arrays_for_inputs
 from porter.frameworks.mlx.destination import DESTINATION as framework
 from porter.frameworks.mlx.exact_operations import exact_operations
 from porter.graph.plan import Plan
