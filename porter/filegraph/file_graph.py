@@ -348,7 +348,8 @@ def _order_axes(array: Array, stored: Stored) -> Array:
     """Transpose a stored array to porter's axis order, and join axes of one letter. Raises as
     `to_canonical`.
     """
-    array = array if array.ndim == len(stored.axes) else array.squeeze()
+    while array.ndim > len(stored.axes) and 1 in array.shape:
+        array = array.squeeze(array.shape.index(1))
     if array.ndim != len(stored.axes):
         raise MappingError(
             f"tensor '{stored.name}': expected {len(stored.axes)} axes ({stored.axes}), got shape "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -173,9 +173,9 @@ def renewing_reader(module: str, function: str) -> RenewingReader:
 
 def _call(module: str, function: str, path: Path, **stated: Any) -> Checkpoint:
     """Call a function of a module that reads a file. What is not asked for is left out, because the function
-    may not take it.
+    may not take it; no tensors at all are what another file gives.
     """
-    arguments = {name: value for name, value in stated.items() if value}
+    arguments = {name: value for name, value in stated.items() if value or isinstance(value, Mapping)}
     checkpoint: Checkpoint = getattr(import_module(module), function)(path, **arguments)
     return checkpoint
 

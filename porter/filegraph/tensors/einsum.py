@@ -151,22 +151,18 @@ def _einsum(walk: Walk, node: OperatorNode, text: str, sources: Sequence[Source]
 
 
 def with_matrices(walk: Walk, node: OperatorNode, source: Source, matrices: StoredTensor) -> View:
-    """Multiply a value by stored matrices, one for each place of the value's axes before the last two, such
-    as one for each head, and return the view.
+    """Multiply a value by stored matrices, and return the view: by one matrix, or by one for each place of
+    the value's axes before the last two, such as one for each head.
     """
     rank = len(walk.sizes(source) or ())
-    shape = matrices.shape
-    while shape[0] == 1:
-        shape = shape[1:]
-    count_of_places = max(rank - 2, 0)
-    places = axis_letters(count_of_places)  # letters of the value's axes before the last two
-    count_shared = len(shape) - 2  # of these axes, the matrices have the last ones
-    shared = places[len(places) - count_shared :] if count_shared <= len(places) else ""
+    kernel = _matrices(matrices, rank)
+    places = axis_letters(max(rank - 2, 0))  # letters of the value's axes before the last two
+    count_shared = len(kernel.shape) - 2  # of these axes, the matrices have the last ones
+    shared = places[len(places) - count_shared :]
     # rows m and columns n of the product; k is summed
     equation = Equation(f"{places}mk", f"{shared}kn", f"{places}mn")
-    if len(shared) != count_shared or not shared:
-        raise Unsupported("with matrices of other axes")
-    kernel = Kernel(matrices.name, shape)
+    if not shared:
+        return with_kernel(walk, node, source, equation, kernel)
     return _multiply_by_groups(walk, node.name, walk.layouts.operand(source), equation, kernel)
 
 
@@ -178,15 +174,23 @@ def matmul_stored(walk: Walk, node: OperatorNode, first: NodeOutput, source: Sou
     rank = len(walk.sizes(source) or ())
     if matrix is None or rank < 3:
         raise Unsupported("of a constant and a value")
-    matrix = walk.flow.drop_equal_rows(matrix)
-    shape = matrix.shape
+    kernel = _matrices(walk.flow.drop_equal_rows(matrix), rank)
     places = axis_letters(rank - 2)
+    # rows n and columns m of the product; k is summed
+    return with_kernel(walk, node, source, Equation(f"{places}km", "nk", f"{places}nm"), kernel)
+
+
+def _matrices(stored: StoredTensor, rank: int) -> Kernel:
+    """Return stored matrices as the kernel of a product with a value of `rank` axes, without axes of one cell
+    before them, in which they are the same for each place of the value. Matrices of more axes would give the
+    value further ones, which is Unsupported.
+    """
+    shape = stored.shape
+    if len(shape) > rank:
+        raise Unsupported("with matrices of other axes")
     while len(shape) > 2 and shape[0] == 1:
         shape = shape[1:]
-    # rows n and columns m of the product; k is summed
-    equation = Equation(f"{places}km", "nk", f"{places}nm")
-    kernel = Kernel(matrix.name, shape)
-    return with_kernel(walk, node, source, equation, kernel)
+    return Kernel(stored.name, shape)
 
 
 def bilinear(

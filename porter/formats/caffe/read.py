@@ -31,8 +31,8 @@ from porter.padding import Size
 
 _NET, _WEIGHTS = ".prototxt", ".caffemodel"
 _MOST_TEXT = 8 << 20
-_OPERATORS: Operators[CaffeLayer] = Operators(lambda layer: layer.op)
 """The most bytes of a net's text."""
+_OPERATORS: Operators[CaffeLayer] = Operators(lambda layer: layer.op)
 
 
 def read_caffe(
@@ -64,12 +64,13 @@ def read_caffe(
     tensors = _tensors_of_net(net, stored, weights)
     budget = most_bytes(weights.stat().st_size)
     image_size = fill_free_size(net.size, size)
-    graph = replace(
-        read_for_sizes(image_size, partial(_read_graph, net, tensors, budget, outputs)),
-        traced=image_size != net.size,
-        definition=text.read_bytes(),
-        language="caffe",
-    )
+    with refusing_damage(text, "fetch both files again"):
+        graph = replace(
+            read_for_sizes(image_size, partial(_read_graph, net, tensors, budget, outputs)),
+            traced=image_size != net.size,
+            definition=text.read_bytes(),
+            language="caffe",
+        )
     stated = dict(_STATED_FACT.findall(graph.definition.decode()))
     return Checkpoint(
         path, "caffe", None, {**tensors, **graph.evaluated}, graph=graph, files=(text, weights), stated=stated

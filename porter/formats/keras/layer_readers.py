@@ -244,6 +244,14 @@ def _read_reshape(layer: KerasLayer, x: Tensor) -> Tensor:
     return x.reshape([x.sizes[0], *sizes])
 
 
+def _read_permute(layer: KerasLayer, x: Tensor) -> Tensor:
+    """Return the value with its axes after the batch in another order, which count from 1."""
+    dims = layer.arguments["dims"]
+    if not isinstance(dims, list | tuple):
+        raise Unsupported(f"to {dims!r:.40}")
+    return x.transpose([0, *dims])
+
+
 _ACTIVATION_LAYERS = frozenset({"ELU", "LeakyReLU", "ReLU", "Softmax"})
 MERGES = frozenset(
     {
@@ -292,7 +300,7 @@ _READERS: Mapping[str, Reader] = {
     "Multiply": _merge_reader("Mul"),
     "Normalization": norms.read_normalization,
     "PReLU": norms.read_prelu,
-    "Permute": lambda layer, x: x.transpose([0, *layer.arguments["dims"]]),
+    "Permute": _read_permute,
     "RMSNormalization": norms.read_rms_norm,
     "ReLU": _read_relu,
     "Rescaling": norms.read_rescaling,

@@ -92,7 +92,8 @@ def _keras_version(metadata: bytes) -> str | None:
         fields = read_json(metadata)
     except (ValueError, RecursionError):
         return None
-    return str(fields.get("keras_version")) if isinstance(fields, dict) else None
+    version = fields.get("keras_version") if isinstance(fields, dict) else None
+    return version if isinstance(version, str) else None
 
 
 @dataclass(frozen=True)

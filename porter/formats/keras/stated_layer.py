@@ -104,7 +104,7 @@ _LIST_DEPTHS: Mapping[str, int] = by_name(
     {
         "axes attention_axes dilation_rate dims indices_or_sections kernel_size": 1,
         "num_or_size_splits output_padding output_size perm pool_size size strides": 1,
-        "cropping pad_width padding paddings": 3,
+        "cropping pad_width padding paddings": 2,
     }
 )
 """Arguments that are whole numbers, or lists of these of at most this depth. An argument whose depth is above

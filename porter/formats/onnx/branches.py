@@ -39,6 +39,7 @@ def with_chosen_branches(model: OnnxGraph, conditions: Mapping[str, bool]) -> On
     arrays = dict(model.arrays)
     scopes = dict(model.scopes)
     new_sources: dict[NodeOutput, NodeOutput] = {}
+    passed = [*model.passed]
     stored = Initializers(model.path)
 
     def after(sources: Mapping[str, NodeOutput]) -> dict[str, NodeOutput]:
@@ -49,7 +50,7 @@ def with_chosen_branches(model: OnnxGraph, conditions: Mapping[str, bool]) -> On
         node = replace(node, inputs=tuple(new_sources.get(source, source) for source in node.inputs))
         if node.name in conditions:
             readable = after(model.scopes.get(node.name, model.sources))
-            scope = NameScope(nodes, readable, arrays, stored, scopes=scopes)
+            scope = NameScope(nodes, readable, arrays, stored, scopes=scopes, passed=passed)
             new_sources |= _add_branch(node, conditions[node.name], scope, model)
         else:
             nodes[node.name] = node
@@ -59,6 +60,7 @@ def with_chosen_branches(model: OnnxGraph, conditions: Mapping[str, bool]) -> On
         sources=after(model.sources),
         arrays=arrays,
         scopes={name: after(sources) for name, sources in scopes.items()},
+        passed=[(dropout, new_sources.get(source, source)) for dropout, source in passed],
     )
 
 

@@ -231,7 +231,8 @@ def _latest_checkpoint(folder: Path) -> Path:
     # The path may be of the machine that trained, so only its last part counts.
     name = PurePosixPath(names[0]).name
     path = folder / name
-    if not (_with_suffix(path, ".index").is_file() or path.is_file() or _find_old_shards(path)):
+    # Without a name the path is the folder itself, beside which its index may stand.
+    if not (name and (_with_suffix(path, ".index").is_file() or path.is_file() or _find_old_shards(path))):
         raise FileError(
             f"the state file calls '{name}' the latest, which is not there; the folder holds {listed}",
             where=state,

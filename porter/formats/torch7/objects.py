@@ -30,8 +30,8 @@ _STORAGE_TYPES = {
 }
 """The types of storages, also on CUDA, where one without a kind has floats."""
 _MOST_OBJECTS = 1 << 19
-_MOST_AXES = 16
 """Far more than models have: Python takes some 200 bytes for each, and a file a tenth of that."""
+_MOST_AXES = 16
 
 Table = dict[Any, Any]
 

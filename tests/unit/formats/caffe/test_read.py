@@ -208,6 +208,7 @@ def test_what_divides_the_sums_of_a_norm(factor: float, tmp_path: Path) -> None:
         ("oldest", 'layers { layer { name: "a" type: "relu" } bottom: "d" top: "a" }', "first format"),
         ("no image", NET.replace('input: "data"', 'layer { type: "Data" }'),
             "reads 'data', which no layer before it gives"),
+        ("no axis", NET.replace("scale_param { bias_term: true", "scale_param { axis: x bias_term: true", 1), "x"),
         ("no weights", NET.replace('name: "dw"', 'name: "dwise"'),
             "'dwise' of the net has 1 blobs, and the weights have 0"),
     ],

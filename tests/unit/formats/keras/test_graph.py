@@ -874,6 +874,25 @@ def test_configs_that_are_none(text: str) -> None:
     assert "model.h5" in str(caught.value) and "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        layer("Permute", "a", "in", dims=3),
+        layer("Permute", "a", "in", dims=None),
+        layer("ZeroPadding2D", "a", "in", padding=[[[1], 1], [1, 1]]),
+        {**layer("Own", "a", "in"), "module": "own", "registered_name": "own>Own", "config": None},
+    ],
+)
+def test_arguments_of_other_kinds_are_damage_and_no_fault(wrong: Json) -> None:
+    config = json.dumps(functional(source(), wrong, layer("ReLU", "b", "a")))
+    try:
+        graph = read_graph(config, {}, "model.h5")
+    except FileError as error:
+        assert "model.h5" in str(error)
+    else:
+        assert isinstance(graph, FileGraph) and any(isinstance(node.op, Foreign) for node in graph.nodes)
+
+
 def test_configs_with_anything_anywhere() -> None:
     """Whatever stands in the place of any value, the answer is a graph, none, or a FileError."""
     import keras

@@ -54,6 +54,8 @@ WEIGHTS = {
     "map1": IMAGE[1:],
     "norm": (6, 9),
     "columns": (11,),
+    "one_cell": (1, 1, 1),
+    "one_matrix": (1, 11, 4),
     "matrices": (6, 11, 4),
     "left": (1, 4, 9),
     "queries": (1, 5, 3),
@@ -185,6 +187,8 @@ CASES = {
     "epsilon=0.01> (m, norm) "
     "y = PRelu (n, norm)",
     "a matrix for each channel": "y = MatMul (x, matrices)",
+    "one matrix for all channels": "m = MatMul (x, one_matrix) s = ReduceMean <axes=[3]> (m) y = MatMul (s, "
+    "one_cell)",
     "the least and others": "a = Abs (x) b = ReduceMin <axes=[2]> (x) c = ReduceL1 <axes=[1]> (x) "
     "d = ReduceSumSquare <axes=[3]> (x) e = Mul (a, b) f = Mul (c, d) y = Add (e, f)",
     "places in any order": "a = Gather <axis=1> (x, back) b = Gather <axis=2> (a, some) c = Gather <axis=3> "
@@ -850,6 +854,15 @@ def test_what_porter_lacks_is_foreign_by_name(tmp_path: Path) -> None:
         assert graph is not None and [
             node.op.kind for node in graph.nodes if isinstance(node.op, Foreign)
         ] == [kind]
+
+
+def test_dropouts_in_a_branch_that_is_chosen_and_behind_it_are_told(tmp_path: Path) -> None:
+    text = (
+        "a = Relu (x) q = Less (two, unit) b = If (q) <then_branch = g1 () => (float[N] t) { t = Neg (a) }, "
+        "else_branch = g2 () => (float[N] e) { d = Dropout (a) e = Sin (d) }> c = Dropout (b) y = Relu (c)"
+    )
+    graph = read_checkpoint(written(model(text, 20), tmp_path)).graph
+    assert graph is not None and [layer.after for layer in graph.left_out] == ["b/e", "a"]
 
 
 def test_outputs_that_are_left_out_are_named(tmp_path: Path) -> None:

@@ -163,6 +163,10 @@ def test_a_folder_that_leaves_it_open(copied: Path) -> None:
         "'model.ckpt-8' the latest, which is not there; the folder holds model.ckpt-7, model.ckpt-9"
         in unreadable(copied)
     )
+    for nameless in (".", ""):
+        shutil.copy(copied / "model.ckpt-9.index", copied.with_name(f"{copied.name}.index"))
+        state.write_text(f'model_checkpoint_path: "{nameless}"\n')
+        assert "the latest, which is not there" in unreadable(copied)
     state.write_text('model_checkpoint_path: "model.ckpt-7"\nmodel_checkpoint_path: "model.ckpt-9"\n')
     assert "names 2 latest checkpoints" in unreadable(copied)
     state.unlink()
