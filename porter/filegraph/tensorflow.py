@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.layouts.dims import Dim, fixed_sizes
+from porter.filegraph.places import position_of
 from porter.filegraph.reading import GraphInput
 from porter.filegraph.tensors.tensor import Tensor
 from porter.filegraph.value_names import NodeOutput
@@ -57,6 +58,26 @@ def slice_index(begins: list[Dim], sizes: list[Dim]) -> Index:
     return [
         slice(begin, None if size < 0 else begin + size) for begin, size in zip(begins, sizes, strict=True)
     ]
+
+
+def gather(x: Tensor, index: Tensor, axis: int) -> Tensor:
+    """Return the cells of an axis at stored indices. The axis goes where the index is a single one. Indices
+    of several axes, which take the place of the axis, are for constants only.
+
+    Raises:
+        Unsupported: the indices are others.
+    """
+    cells = index.integers()
+    shape = x.walk.constant_shape(index.source)
+    if not cells or shape is None or (len(shape) > 1 and x.is_value):
+        raise Unsupported("of several places")
+    if not shape:
+        return x.cut({axis: cells[0]})
+    position = position_of(axis, x.rank)
+    gathered = x.gather(position, cells)
+    if len(shape) == 1:
+        return gathered
+    return gathered.reshape([*x.sizes[:position], *shape, *x.sizes[position + 1 :]])
 
 
 def transposed_conv_cuts(window: Window, sizes: Sequence[Dim], wanted: Sequence[Dim], rule: str) -> Pads:

@@ -245,7 +245,7 @@ def _compile_tree(node: ast.expr) -> Compute:
         case ast.Call(func=ast.Name(id=name)):
             return _compile_call(name, [*map(_compile_tree, node.args)])
         case _:
-            raise AssertionError(f"_check let through {ast.dump(node)}")
+            raise AssertionError(f"_expect_known_parts let through {ast.dump(node)}")
 
 
 def _variable(name: str, variables: Variables) -> Value:

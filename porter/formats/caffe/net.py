@@ -18,7 +18,7 @@ _PASS_THROUGH = frozenset({"Dropout", "Split"})
 _NEWER_TYPES = {
     **{
         name.upper(): name
-        for name in ("BNLL", "LRN", "MVN", "ELU", "SPP", "ReLU", "TanH", "AbsVal", "ArgMax")
+        for name in ("BNLL", "LRN", "LSTM", "MVN", "RNN", "ELU", "SPP", "ReLU", "TanH", "AbsVal", "ArgMax")
     },
     "HDF5_DATA": "HDF5Data",
 }

@@ -359,7 +359,7 @@ def _call(calls: _CallRecorder, layer: JsonObject, position: _CallPlace, inbound
     kind, config = layer["class_name"], layer["config"]
     if not isinstance(kind, str):
         raise ValueError("a layer's class is not text")
-    if not isinstance(config, dict):
+    if not isinstance(config, Mapping):
         raise ValueError(f"the config of a {kind:.40} is no table")
     if kind in MODELS:
         return _flatten(calls, layer, position, _inputs_of(layer, inbound))

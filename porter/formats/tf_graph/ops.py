@@ -14,9 +14,8 @@ from porter.base.name_tables import by_name
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.layouts.size_arrays import sizes_array
 from porter.filegraph.matching.norms import sqrt_or_norm
-from porter.filegraph.places import position_of
 from porter.filegraph.readers import Functions, node_reader, op_reader, tensor_reader
-from porter.filegraph.tensorflow import slice_index, strided_slice_index
+from porter.filegraph.tensorflow import gather, slice_index, strided_slice_index
 from porter.filegraph.tensors import functions
 from porter.filegraph.tensors.atrous import Stated, put_together, stated_by_inputs, take_apart
 from porter.filegraph.tensors.reductions import Reduction
@@ -102,21 +101,12 @@ def _slice(node: GraphNode, x: Tensor, *bounds: Tensor) -> Tensor:
 
 
 def _gather(node: GraphNode, x: Tensor, index: Tensor, axis: Tensor | None = None) -> Tensor:
-    """Return the value of GatherV2: the cells of an axis at stored indices. The axis goes where the index is
-    a single one. Indices of several axes, which take the place of the axis, are for constants only.
+    """Return the value of GatherV2: the cells of an axis at stored indices; see
+    porter.filegraph.tensorflow.gather.
     """
-    cells = index.integers()
-    stated_axis = 0 if axis is None else int(axis.number())
-    shape = x.walk.constant_shape(index.source)
-    if not cells or shape is None or (len(shape) > 1 and x.is_value) or node.integer("batch_dims"):
+    if node.integer("batch_dims"):
         raise Unsupported("of several places")
-    if not shape:
-        return x.cut({stated_axis: cells[0]})
-    position = position_of(stated_axis, x.rank)
-    gathered = x.gather(position, cells)
-    if len(shape) == 1:
-        return gathered
-    return gathered.reshape([*x.sizes[:position], *shape, *x.sizes[position + 1 :]])
+    return gather(x, index, 0 if axis is None else int(axis.number()))
 
 
 def _reshape(node: GraphNode, x: Tensor, sizes: Tensor) -> Tensor | Repeated:

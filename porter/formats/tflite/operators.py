@@ -11,8 +11,8 @@ from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.layouts.dims import Open
 from porter.filegraph.layouts.size_arrays import as_real, as_whole, sizes_array
 from porter.filegraph.matching.norms import match_l2_normalize, sqrt_or_norm
-from porter.filegraph.places import position_of
 from porter.filegraph.readers import Functions, node_reader, op_reader, refuse_unread_settings, tensor_reader
+from porter.filegraph.tensorflow import gather
 from porter.filegraph.tensors import functions
 from porter.filegraph.tensors.atrous import put_together, take_apart
 from porter.filegraph.tensors.constants import arange, full
@@ -125,19 +125,10 @@ def _batch_before_zeros(walk: Walk, node: Operator) -> NodeOutput | None:
 
 
 def _gather(node: Operator, x: Tensor, index: Tensor) -> Tensor:
-    """Return the cells of an axis of `x` at stored indices; a single index without an axis of its own drops
-    the axis.
-    """
-    cells = index.integers()
-    shape = x.walk.constant_shape(index.source)
-    axis, batch_axes = node.option(schema.GATHER_AXIS), node.option(schema.GATHER_BATCH_DIMS)
-    if not cells or shape is None or (len(shape) > 1 and x.is_value) or batch_axes:
+    """Return the cells of an axis of `x` at stored indices; see porter.filegraph.tensorflow.gather."""
+    if node.option(schema.GATHER_BATCH_DIMS):
         raise Unsupported("by indices that differ by image")
-    if len(cells) > 1:
-        return x.gather(position_of(axis, x.rank), cells)
-    cell = cells[0]
-    # `or None`, because a slice from -1 on has no end.
-    return x.cut({axis: slice(cell, cell + 1 or None) if shape else cell})
+    return gather(x, index, node.option(schema.GATHER_AXIS))
 
 
 def _response_norm(node: Operator, x: Tensor) -> Tensor:

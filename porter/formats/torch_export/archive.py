@@ -1,5 +1,5 @@
-"""What a .pt2 archive holds: one program, and the tensors that it names. Nothing of it is run, and torch
-reads only old archives.
+"""What a .pt2 archive holds: one program, and the tensors that it names. Nothing of it is run, and torch is
+not needed.
 
 Since torch 2.9 each tensor's storage is a member of its own, as bare bytes, and a JSON says its type, sizes
 and strides. Torch 2.8 and older pickled a mapping of tensors, which is read as a .pth is.
@@ -67,7 +67,6 @@ def read_archive(path: Path) -> Archive:
     Raises:
         FileError: it is damaged, holds no program or several, is of another schema, or a tensor does not hold
             what it declares.
-        NotInstalled: it is of torch 2.8 or older, and torch is not installed.
     """
     with open_zip(path, "torch.export archive") as archive:
         # torch 2.8 and older have no folder around all members.

@@ -57,7 +57,6 @@ def read_export(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
     Raises:
         FileError: as porter.formats.torch_export.archive.read_archive, or the program is damaged.
         UsageError: the program lacks one of `outputs`.
-        NotInstalled: the archive is of torch 2.8 or older, and torch is not installed.
     """
     archive = read_archive(path)
     with refusing_damage(path, "fetch or export it again", "the program is damaged", ERRORS_OF_JSON):
