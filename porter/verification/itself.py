@@ -1,26 +1,23 @@
-"""What a source gives as it is: the model that a user holds, or a file's layers in their own half precision.
-Its port is proved with what is read of it, which has to be its function.
+"""The model that a user holds, beside the graph that it was saved as. Its port is proved with that graph,
+which has to be the model's function.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-
 import numpy as np
 
 from porter.base.dtypes import Array, Dtype
-from porter.base.errors import CannotRun, Contradiction, NotInstalled, escaped, first_line
+from porter.base.errors import CannotRun, Contradiction, NotInstalled, escaped
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks import engine_name, get_engine
 from porter.frameworks.batches import arrays_for_inputs
 from porter.frameworks.in_memory import Saved
 from porter.graph.ops import shape_text
 from porter.padding import ANY
-from porter.verification.numbers import distance, moved, norms
+from porter.verification.numbers import moved, norms
 from porter.verification.parity import FLOAT32_LIMIT, OTHER_FUNCTION, OWN_ROUNDING, ROUNDING_DRAWS
 from porter.verification.references.user_code import running_model
-from porter.verification.results import farthest, severity
+from porter.verification.results import severity
 from porter.verification.witnesses import Testimony
 
 
@@ -37,7 +34,7 @@ def compare_with_saved_graph(saved: Saved, checkpoint: Checkpoint, batch: Array)
             types round.
         UsageError: the model raises an exception.
     """
-    read = ReadGraph(checkpoint, _as_model_input(batch, saved))
+    read = ReadGraph(checkpoint, as_model_input(batch, saved))
     itself = f"the model {saved.name} itself"
     worst = 0.0
     model_outputs = read.run_model(saved)
@@ -68,42 +65,10 @@ def compare_with_saved_graph(saved: Saved, checkpoint: Checkpoint, batch: Array)
     return Testimony((f"the outputs: held to {itself}, {worst:.1e} apart",))
 
 
-def half_precision_loss(checkpoint: Checkpoint, saved: Saved | None, batch: Array) -> str | None:
-    """Say how far the outputs of a file, or of the model in memory that was saved as it, are from what is
-    ported, because its framework computes in half precision. Return None where it does not, and a line that
-    says why where it cannot be measured.
-
-    Args:
-        saved: the model in memory; None for a file.
-        batch: images N x C x H x W.
+def as_model_input(batch: Array, saved: Saved | None) -> Array:
+    """Return images N x C x H x W as a model takes them: in single precision, and rounded where it takes
+    whole numbers.
     """
-    graph = checkpoint.graph
-    if graph is None or not graph.halves:
-        return None
-    read = ReadGraph(checkpoint, _as_model_input(batch, saved))
-    source = "the file" if saved is None else f"the model {saved.name}"
-    fact = f"{source} computes in {' and '.join(graph.halves)}, and is ported in exact arithmetic"
-    try:
-        if saved is None or saved.run_itself is None:
-            in_halves: Sequence[Array] = read.outputs(read.type)
-        else:
-            in_halves = read.run_model(saved)
-        exact_outputs = read.outputs("float64")
-        distances = [distance(exact, half) for exact, half in zip(exact_outputs, in_halves, strict=True)]
-    except Exception as error:  # whatever a framework raises that lacks an operator in half precision
-        return f"{fact}; how far its own outputs are was not measured: {first_line(error)}"
-    loss = farthest(distances).rel_l2
-    if not math.isfinite(loss):
-        return f"{fact}: its own outputs are not finite there"
-    same_tops = [of_output.argmax_equal for of_output in distances if of_output.argmax_equal is not None]
-    top = ""  # where no output has classes
-    if same_tops:
-        top = "; no top class changes" if all(same_tops) else "; a top class changes"
-    return f"{fact}: its own outputs are {loss:.1e} away (relative L2 over {len(batch)} inputs{top})"
-
-
-def _as_model_input(batch: Array, saved: Saved | None) -> Array:
-    """Return a batch as a model takes it: in single precision, and rounded where it takes whole numbers."""
     takes_integers = saved is not None and saved.takes_integers
     return (np.rint(batch) if takes_integers else batch).astype(np.float32)
 

@@ -19,8 +19,8 @@ from porter.source.opened import Opened
 from porter.verification.check import Check
 from porter.verification.computed import expect_numbers, unrounded_tensors, with_port_paths
 from porter.verification.inputs import make_images
-from porter.verification.itself import compare_with_saved_graph, half_precision_loss
-from porter.verification.loss import INPUTS, with_loss
+from porter.verification.itself import compare_with_saved_graph
+from porter.verification.loss import INPUTS, half_precision_loss, with_loss
 from porter.verification.memory import release, weights_in
 from porter.verification.parity import MOST_ROUNDING
 from porter.verification.references.file_graph_reference import FileGraphReference
