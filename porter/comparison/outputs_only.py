@@ -21,10 +21,10 @@ from porter.source.opened import Opened
 from porter.source.place import File, FilePair, InMemory
 from porter.source.reading import read
 from porter.verification.inputs import FALLBACKS, make_images
-from porter.verification.itself import ReadGraph
 from porter.verification.references.own_build import OwnBuild
 from porter.verification.references.user_code import running_model
 from porter.verification.results import Distance
+from porter.verification.saved_graph import ReadGraph
 
 Outputs: TypeAlias = Callable[[Array], Sequence[Array]]
 

@@ -20,6 +20,7 @@ from porter.port import StoredPort
 from porter.verification.cut_points import CutPoints, compare_at_cut_points
 from porter.verification.draws import LEAST_DRAWS
 from porter.verification.evidence import excitement
+from porter.verification.float32_errors import Absolute
 from porter.verification.image_batches import ImageBatches
 from porter.verification.inputs import (
     ROUGHNESS,
@@ -36,7 +37,6 @@ from porter.verification.parity import NodeLimits, compare
 from porter.verification.port_run import PortRun
 from porter.verification.references.reference import CutReference, Reference
 from porter.verification.results import NOT_FINITE, Parity, most_exact
-from porter.verification.scales import Absolute
 from porter.verification.sizes import Sizes
 from porter.verification.verdict import Verdict, first_telling
 

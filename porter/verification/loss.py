@@ -15,9 +15,9 @@ from porter.frameworks import is_converted
 from porter.frameworks.in_memory import Saved
 from porter.verification.check import Check
 from porter.verification.inputs import make_images
-from porter.verification.itself import ReadGraph, as_model_input
 from porter.verification.numbers import distance
 from porter.verification.results import Distance, farthest
+from porter.verification.saved_graph import ReadGraph, as_model_input
 from porter.verification.verdict import Verdict
 
 INPUTS = 8

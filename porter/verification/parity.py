@@ -72,8 +72,8 @@ class NodeLimits:
     Attributes:
         tolerance: the limit on relative L2 distance; None for 1e-10 in float64, and in float32 for the larger
             of 1e-5 and four times the source's own rounding at that node.
-        errors: see porter.verification.scales. Where float64 proves the port and another type is not within
-            its limits, distances are over values that count as so large that these errors are allowed.
+        errors: see porter.verification.float32_errors. Where float64 proves the port and another type is not
+            within its limits, distances are over values that count as so large that these errors are allowed.
         proved: whether float64 proves the port, where it is not among the types that are compared.
     """
 

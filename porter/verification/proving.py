@@ -17,9 +17,7 @@ from porter.padding import ANY, KnownSize, Size
 from porter.port import OWN_BUILD, Record, StoredPort
 from porter.source.opened import Opened
 from porter.verification.check import Check
-from porter.verification.computed import expect_numbers, unrounded_tensors, with_port_paths
 from porter.verification.inputs import make_images
-from porter.verification.itself import compare_with_saved_graph
 from porter.verification.loss import INPUTS, half_precision_loss, with_loss
 from porter.verification.memory import release, weights_in
 from porter.verification.parity import MOST_ROUNDING
@@ -36,8 +34,10 @@ from porter.verification.references.source_references import (
 )
 from porter.verification.references.user_reference import IMAGES, ReferenceName, model_itself
 from porter.verification.results import rounds_more
+from porter.verification.saved_graph import compare_with_saved_graph
 from porter.verification.sizes import Sizes, sizes_to_compare
-from porter.verification.trained import prove_trained
+from porter.verification.stored_numbers import expect_numbers, unrounded_tensors, with_port_paths
+from porter.verification.training_pads_proof import prove_trained
 from porter.verification.user_proof import prove_by_user_reference
 from porter.verification.verdict import Verdict, first_telling
 from porter.verification.witnesses import ask_witness
@@ -173,7 +173,7 @@ def _compare_with_reference(
         sizes = replace(sizes, rounded=tuple(dict.fromkeys((*sizes.rounded, *sizes.exact))))
     if opened.shipped is None or is_own_build:
         return _prove(check, with_port_paths(record, reference), sizes)
-    # The port has training pads, which the reference lacks: two steps prove it (porter.verification.trained).
+    # The port has training pads, which the reference lacks: training_pads_proof proves it in two steps.
     build = own_build(opened, dtype)
     shipped = opened.shipped
     as_ported = partial(with_port_paths, record)

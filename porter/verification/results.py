@@ -175,7 +175,7 @@ class Parity:
         unheld: the program that was not asked whether it reads the file as porter does, which the port and
             the reference rest on, and why (porter.verification.witnesses).
         faint: compared nodes whose values are smaller than what float32 computes them from, whose distances
-            are over what it may be off by (porter.verification.scales).
+            are over what it may be off by (porter.verification.float32_errors).
         cut: what was compared at cut points, in float64, and where a converter made the port's file in its
             number type; None where the reference takes no other values than its own.
     """

@@ -9,7 +9,6 @@ from porter.base.errors import UsageError, some
 from porter.graph import INPUT, BatchNorm, Graph
 from porter.padding.sizes import size_text
 from porter.verification.check import Check
-from porter.verification.computed import Shifted, with_port_paths
 from porter.verification.evidence import LEAST, variation
 from porter.verification.inputs import SMOOTH
 from porter.verification.numbers import norms
@@ -17,6 +16,7 @@ from porter.verification.references.reference import Reference
 from porter.verification.references.user_reference import UserReference
 from porter.verification.results import Parity, most_exact
 from porter.verification.sizes import Sizes, sizes_to_compare
+from porter.verification.stored_numbers import Shifted, with_port_paths
 from porter.verification.verdict import UserProof, first_telling
 
 ROUNDED = 1e-6

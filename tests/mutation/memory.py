@@ -22,11 +22,11 @@ from porter.padding.sizes import InputSizes
 from porter.port import Record, ReferenceFile, StoredPort
 from porter.verification import proving
 from porter.verification.check import PROVED_DTYPES, Check
-from porter.verification.computed import unrounded_tensors
 from porter.verification.references import source_references
 from porter.verification.references.own_build import OwnBuild
 from porter.verification.references.reference import CutReference
 from porter.verification.references.user_reference import UserReference
+from porter.verification.stored_numbers import unrounded_tensors
 from porter.verification.user_proof import prove_by_user_reference
 from porter.verification.verdict import Verdict
 from tests.support.arrays import Array

@@ -15,13 +15,13 @@ from porter.source.open import open_source
 from porter.source.opened import Opened
 from porter.source.place import find
 from porter.verification.check import Check
-from porter.verification.computed import unrounded_tensors
 from porter.verification.references.open_reference import open_user_reference
 from porter.verification.references.reference import Reference
 from porter.verification.references.source_references import references_of
 from porter.verification.references.user_reference import ReferenceName
 from porter.verification.results import Parity
 from porter.verification.sizes import Sizes
+from porter.verification.stored_numbers import unrounded_tensors
 from tests.support.arrays import Array
 
 

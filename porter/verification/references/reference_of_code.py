@@ -19,10 +19,10 @@ from porter.graph.ops import is_map
 from porter.padding.sizes import InputSizes
 from porter.source.in_memory import save_and_read
 from porter.source.opened import Opened
-from porter.verification.itself import compare_with_saved_graph
 from porter.verification.references.reference_of_file import reference_of_checkpoint
 from porter.verification.references.user_code import expect_framework, load_maker, running_code, running_model
 from porter.verification.references.user_reference import ReferenceName, UserReference, trial_images
+from porter.verification.saved_graph import compare_with_saved_graph
 
 
 class _RunningModel:

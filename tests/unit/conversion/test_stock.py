@@ -28,10 +28,10 @@ from porter.padding import ANY, Convention, Size
 from porter.port import Record, read_port
 from porter.recipe import Member, expand, find_recipe
 from porter.verification.check import Check
-from porter.verification.computed import Shifted
 from porter.verification.references.own_build import OwnBuild
 from porter.verification.references.source_references import own_build
 from porter.verification.sizes import Sizes
+from porter.verification.stored_numbers import Shifted
 from porter.zoos.implementation import StockModel, stock_libraries
 from porter.zoos.timm import import_timm
 from porter.zoos.torchvision import import_models
@@ -420,7 +420,7 @@ def test_an_absorbed_port_is_proved_and_its_norms_are_compared(
     from porter.recipe import recipes_folder
     from porter.source.open import open_source
     from porter.source.place import find
-    from porter.verification.computed import unrounded_tensors
+    from porter.verification.stored_numbers import unrounded_tensors
 
     (tmp_path / "recipes").mkdir()
     text = (recipes_folder() / "resnet_v1.yaml").read_text()

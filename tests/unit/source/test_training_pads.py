@@ -31,7 +31,7 @@ from porter.verification.inputs import stated_range
 from porter.verification.numbers import distance
 from porter.verification.references.own_build import OwnBuild
 from porter.verification.sizes import Sizes
-from porter.verification.trained import prove_trained
+from porter.verification.training_pads_proof import prove_trained
 from tests.support.fixtures import WeightsMaker
 from tests.support.ops import op_at
 from tests.support.source.file_graphs import as_file, changed, layer_of
