@@ -5,7 +5,7 @@ port rounds.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -489,9 +489,11 @@ def _hidden_before(graph: Graph, bad: str, shown: Set[str]) -> tuple[str, ...]:
     torchvision's Inception has no module for its averages: the first node that it shows after one is a 1x1
     convolution.
     """
-    paths = [bad]
-    # The list grows while it is walked.
-    for path in paths:
-        unseen = graph.by_path.keys() - shown - set(paths)
-        paths += [source for source in dict.fromkeys(graph.by_path[path].inputs) if source in unseen]
-    return tuple(paths[1:])
+    hidden = dict.fromkeys([bad])
+    waiting = deque(hidden)
+    while waiting:
+        for source in graph.by_path[waiting.popleft()].inputs:
+            if source in graph.by_path and source not in shown and source not in hidden:
+                hidden[source] = None
+                waiting.append(source)
+    return tuple(hidden)[1:]
