@@ -128,9 +128,9 @@ class Shifted(Wrapped):
             and self.source.is_moved(source_path)
         )
 
-    def _source_path(self, path: str | None) -> str | None:
+    def _source_path(self, path: str) -> str | None:
         """Return the source's path of a value of the port; None where the source does not show it."""
-        return None if path is None or path in self.hidden else self.folded.get(path, path)
+        return None if path in self.hidden else self.folded.get(path, path)
 
 
 def with_port_paths(record: Record, source: Reference) -> Reference:
