@@ -117,27 +117,26 @@ def fill_class(asked: ConvertOptions) -> Filling:
     return what was done.
 
     Raises:
-        CheckFailed: the class computes something else than the source, with what differs. The class has its
-            own tensors again then, and nothing is written.
-        PorterError: as `convert`.
+        CheckFailed: the class computes something else than the source, with what differs.
+        PorterError: as `convert`. After any error the class has its own tensors again, and nothing is
+            written.
     """
     _refuse_options_of_ports(asked)
     wanted = read_asked(asked)
     model = own_model(asked.into)
     name = name_of(model)
     folder = Path(asked.out or f"{wanted.name}-{module_name(name)}")
-    with new_folder(folder, OWN_FOLDERS if asked.overwrite else None) as building:
-        opened = wanted.open()
-        subject = asked.subject
-        source = fspath(subject) if isinstance(subject, str | PathLike) else type(subject).__name__
-        example = None if is_model(asked.subject) else asked.example
-        target = _target_of(name, model, example)
-        try:
+    subject = asked.subject
+    source = fspath(subject) if isinstance(subject, str | PathLike) else type(subject).__name__
+    target = _target_of(name, model, None if is_model(subject) else asked.example)
+    try:
+        with new_folder(folder, OWN_FOLDERS if asked.overwrite else None) as building:
+            opened = wanted.open()
             filling = _filled(folder, opened, source, target, wanted, _port_of(asked))
-        except BaseException:
-            target.put({})
-            raise
-        _write(building, filling, target.state)
+            _write(building, filling, target.state)
+    except BaseException:
+        target.put({})
+        raise
     return filling
 
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from importlib import import_module
 from os import PathLike, fspath
 from typing import Any
 
-from porter.base.errors import PorterError, UsageError, first_line
+from porter.base.errors import UsageError, first_line
 from porter.base.options import INTO
 from porter.frameworks.in_memory import is_model
 from porter.recipe.spelling import hint
-from porter.verification.references.user_code import expect_model, model_of_code, parse_code
+from porter.verification.references.user_code import (
+    expect_model,
+    model_of_code,
+    parse_code,
+    running_own_code,
+)
 
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
 
@@ -39,16 +45,9 @@ def own_model(into: object) -> Any:
         message = f"got an object of {type(into).__name__}, expected a model, a class or a function"
         raise UsageError(message, where=str(INTO), next=f"give {INTO.metavar}")
     name = getattr(into, "__name__", "it")
-    try:
+    next_step = "write a function that makes the model without arguments, and name it as FILE.py:CALLABLE"
+    with running_own_code(partial(_refusal, f"{name}() raises", next_step)):
         return expect_model(into(), name, str(INTO))
-    except PorterError:
-        raise
-    except Exception as error:  # whatever the class's own code raises
-        raise UsageError(
-            f"{name}() raises {type(error).__name__}: {first_line(error)}",
-            where=str(INTO),
-            next="write a function that makes the model without arguments, and name it as FILE.py:CALLABLE",
-        ) from None
 
 
 def _imported(import_path: str) -> object:
@@ -61,16 +60,19 @@ def _imported(import_path: str) -> object:
         message = f"'{import_path}' names no class"
         raise UsageError(message, where=str(INTO), next=f"give {INTO.metavar}")
     module, _, name = import_path.rpartition(".")
-    try:
+    next_step = "install its package, or give FILE.py:CALLABLE"
+    with running_own_code(partial(_refusal, f"'{module}' cannot be imported:", next_step)):
         imported = import_module(module)
-    except Exception as error:  # of the package's own code too
-        message = f"'{module}' cannot be imported: {type(error).__name__}: {first_line(error)}"
-        raise UsageError(
-            message, where=str(INTO), next="install its package, or give FILE.py:CALLABLE"
-        ) from None
-    if not hasattr(imported, name):
-        raise UsageError(f"{module} has no '{name}'", where=str(INTO), next=hint(name, dir(imported)))
-    return getattr(imported, name)
+        if not hasattr(imported, name):
+            raise UsageError(f"{module} has no '{name}'", where=str(INTO), next=hint(name, dir(imported)))
+        return getattr(imported, name)
+
+
+def _refusal(failed: str, next_step: str, error: BaseException) -> UsageError:
+    """Return the error that the user's code `failed`, with the exception that it raised."""
+    return UsageError(
+        f"{failed} {type(error).__name__}: {first_line(error)}", where=str(INTO), next=next_step
+    )
 
 
 def name_of(model: Any) -> str:

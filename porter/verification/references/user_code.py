@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
+from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
 from operator import attrgetter
 from pathlib import Path
@@ -54,6 +55,24 @@ def running_model(name: str) -> Iterator[None]:
 
 
 @contextmanager
+def running_own_code(refusal: Callable[[BaseException], PorterError]) -> Iterator[None]:
+    """Run a user's code inside this context: what it prints goes to stderr, and an exception is told by the
+    error that `refusal` makes of it.
+
+    Raises:
+        PorterError: the code raised an exception.
+    """
+    load_triton()  # the code may import TensorFlow
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    except (PorterError, KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:  # SystemExit too, and what the code derives from BaseException
+        raise refusal(error) from None
+
+
+@contextmanager
 def running_code(file: Path) -> Iterator[None]:
     """Run the user's code of `file` inside this context: it can import files beside it, what it prints goes
     to stderr, and an exception is told with the line of the user's code where it was raised.
@@ -62,22 +81,17 @@ def running_code(file: Path) -> Iterator[None]:
         UsageError: the code raised an exception.
         NotInstalled: the code imports a framework that is not installed.
     """
-    load_triton()  # the code may import TensorFlow
     folder = str(file.resolve().parent)
-    sys.path.insert(0, folder)
-    try:
-        with redirect_stdout(sys.stderr):
+    with running_own_code(partial(_error_at_user_line, file)):
+        sys.path.insert(0, folder)
+        try:
             yield
-    except (PorterError, KeyboardInterrupt, GeneratorExit):
-        raise
-    except BaseException as error:  # SystemExit too, and what the code derives from BaseException
-        raise _error_at_user_line(error, file) from None
-    finally:
-        if folder in sys.path:
-            sys.path.remove(folder)
+        finally:
+            if folder in sys.path:
+                sys.path.remove(folder)
 
 
-def _error_at_user_line(error: BaseException, file: Path) -> PorterError:
+def _error_at_user_line(file: Path, error: BaseException) -> PorterError:
     """Return the error for an exception in a user's code, placed at the last line of that code that ran. It
     is NotInstalled where a framework that porter knows is missing, otherwise a UsageError.
     """

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 import porter
+from porter.comparison.transfer import fill as fill_module
 from tests.support.comparison.into_pairs import PAIRS, Pair, filled, run_apart
 from tests.support.fixtures import Cli
 from tests.support.refusals import refused
@@ -188,6 +189,20 @@ def test_a_model_in_memory_is_filled_in_place_or_stays_as_it_is(theirs: nn.Modul
     assert all(torch.equal(tensor, before[name]) for name, tensor in wrong.state_dict().items())
 
 
+def test_a_model_in_memory_stays_as_it_is_where_its_folder_cannot_be_put_in_place(
+    theirs: nn.Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names: dict[str, Any] = {}
+    exec(CODE, names)
+    model = names["build"]().eval()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    # another program makes a folder there meanwhile
+    monkeypatch.setattr(fill_module, "_write", lambda *_: (tmp_path / "out").mkdir())
+    with pytest.raises(porter.UsageError):
+        porter.convert(theirs, into=model, input_size=SIZE, out=tmp_path / "out")
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+
+
 SMALL = (
     "timm vit into transformers",
     "transformers vit into timm",
@@ -292,6 +307,21 @@ REFUSED: dict[str, tuple[str, str]] = {
 def test_wrong_classes_say_what_to_type(cli: Cli, program: Path, code: Path, into: str) -> None:
     given = f"{code.parent}/{into}" if ".py" in into else into
     refused(cli("convert", str(program), "--into", given), *REFUSED[into])
+
+
+def test_a_class_that_is_imported_is_run_as_that_of_a_file(
+    cli: Cli, program: Path, code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    text = code.read_text().replace("return Mine()", "print('made'); return Mine()")
+    (tmp_path / "talking_code.py").write_text(f"print('imported')\n{text}")
+    (tmp_path / "leaving_code.py").write_text("raise SystemExit(0)")
+    (tmp_path / "leaving_later.py").write_text("def build():\n    raise SystemExit(0)\n")
+    words = ("convert", str(program), "--out", str(tmp_path / "out"), "--json", "--into")
+    ran = cli(*words, "talking_code.build")
+    assert ran.status == 0 and json.loads(ran.out)["comparison"]["verdict"] == "same"
+    refused(cli(*words[:-2], "--into", "leaving_code.build"), "cannot be imported: SystemExit", "FILE.py")
+    refused(cli(*words[:-2], "--into", "leaving_later.build"), "build() raises SystemExit", "FILE.py")
 
 
 def test_options_of_ports_do_not_stand_beside_it(cli: Cli, program: Path, code: Path) -> None:
