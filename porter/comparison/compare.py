@@ -18,6 +18,7 @@ from porter.padding import ANY, KnownSize, Size
 from porter.padding.sizes import parse_size, size_text
 from porter.source.opened import Opened
 from porter.source.place import InMemory
+from porter.verification.check import expect_tolerance
 
 _USUAL = 224, 224
 """What most networks take: two that state no size are run at it where pads are compared for every size."""
@@ -49,6 +50,7 @@ def compare(asked: CompareOptions) -> Comparison:
         UsageError: an argument is wrong, or no size is known.
         FileError: a file is damaged.
     """
+    expect_tolerance(asked.tolerance)
     size = None if asked.input_size is None else parse_size(asked.input_size)
     sides = side_of(asked.a, asked.example, "a"), side_of(asked.b, asked.example, "b")
     return _Comparing(sides, size, asked.tolerance, path_of(asked.recipes)).done()

@@ -124,7 +124,7 @@ def _as_scale(node: Node, tensors: Mapping[str, Numbers], shape: Shape) -> dict[
         # a depthwise convolution of one cell
         case ops.Conv(window=Window(kernel=(1, 1), stride=(1, 1))) if op.groups == op.filters == shape[0]:
             return (
-                {"gamma": tensors["kernel"].reshape(-1), "beta": tensors.get("bias", np.zeros(1))}
+                {"gamma": tensors["kernel"].reshape(-1), "beta": tensors.get("bias", np.zeros(op.filters))}
                 if _pads_nothing(op)
                 else None
             )

@@ -56,6 +56,20 @@ PROVED_DTYPES: tuple[Dtype, ...] = ("float32", "float64")
 """What a port is proved in."""
 
 
+def expect_tolerance(tolerance: float | None) -> None:
+    """Refuse a limit on a relative distance that is not above 0 and below 1; None is the usual limit.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if tolerance is not None and not 0 < tolerance < 1:
+        raise UsageError(
+            f"expected a number above 0 and below 1, got {tolerance}",
+            where=TOLERANCE,
+            next="leave it out for the usual limits",
+        )
+
+
 @dataclass(frozen=True)
 class Check:
     """How a port is run to be compared.
@@ -87,12 +101,7 @@ class Check:
     proved: bool = False
 
     def __post_init__(self) -> None:
-        if self.tolerance is not None and not 0 < self.tolerance < 1:
-            raise UsageError(
-                f"expected a number above 0 and below 1, got {self.tolerance}",
-                where=TOLERANCE,
-                next="leave it out for the usual limits",
-            )
+        expect_tolerance(self.tolerance)
 
     def with_each_range(self, source: Reference, sizes: Sizes) -> Iterator[Check]:
         """Yield this check with each range of inputs that a network may take, first the one that it states or

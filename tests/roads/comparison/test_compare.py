@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,8 +17,10 @@ from torch import nn
 
 import porter
 import porter.testing
+from porter.comparison.comparison_result import Comparison
 from porter.comparison.found_difference import FoundDifference
 from porter.comparison.judging import decide, stated_differences
+from porter.comparison.junit import write_junit
 from porter.verification.numbers import distance
 from tests.support.fixtures import Cli
 from tests.support.refusals import refused
@@ -229,6 +232,17 @@ def test_an_activation_at_the_end_is_part_of_the_function(theirs: nn.Module) -> 
     ]
 
 
+def test_names_that_xml_has_no_characters_for_are_escaped(tmp_path: Path) -> None:
+    difference = FoundDifference("bias", None, None, "a\x1b\uffff<b>: another bias", None)
+    found = Comparison("caf\udce9.onnx", "b", "differs", (difference,), None)
+    write_junit(tmp_path / "report.xml", found)
+    suite = ElementTree.parse(tmp_path / "report.xml").getroot()
+    assert suite.attrib["name"] == r"caf\udce9.onnx and b"
+    failure = suite.findall("testcase/failure")[1]
+    assert failure.attrib["message"] == r"a\x1b\uffff<b>: another bias"
+    assert failure.text is not None and failure.text.count("\n") == str(found).count("\n") > 0
+
+
 def test_names_of_classes_that_differ_are_told() -> None:
     def opened(*names: str, rows: int = 2, format: str = "onnx") -> Any:
         facts = SimpleNamespace(activation=None, class_names=names, source_classes=rows, classes=2)
@@ -283,6 +297,9 @@ def test_wrong_arguments_say_what_to_type(
     refused(
         cli("compare", str(onnx_file), f"{code}:biuld"), "the code has no 'biuld'", "did you mean 'build'?"
     )
+    for tolerance in (math.nan, 0.0, 1e9):
+        with pytest.raises(porter.UsageError, match="expected a number above 0 and below 1, got"):
+            porter.compare(onnx_file, onnx_file, tolerance=tolerance)
     with pytest.raises(
         porter.UsageError, match=r"expected a file, a port or FILE.py:CALLABLE, a torch.nn.Module"
     ):

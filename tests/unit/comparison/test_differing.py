@@ -137,6 +137,25 @@ def test_names_and_the_order_of_writing_say_nothing() -> None:
     assert found(replace(other, nodes=moved), theirs) == []
 
 
+def test_a_depthwise_layer_of_one_cell_is_a_scale_of_each_channel() -> None:
+    window = Window((1, 1), (1, 1))
+    depthwise = ops.Conv(3, window, Convention.stated((0, 0, 0, 0)), 3, False)
+    grouped = ops.Conv(6, Window((3, 3), (1, 1)), Convention("valid"), 3, False)
+    one = graph(scale=(ops.MultiplyArray((3, 1, 1)), "input"), mean=(ops.GlobalAvgPool(), "scale"))
+    other = graph(scale=(depthwise, "input"), mean=(ops.GlobalAvgPool(), "scale"))
+    factors = np.array([0.5, 2, 3], np.float32)
+    mine, theirs = (
+        {"scale": {"value": factors.reshape(3, 1, 1)}},
+        {"scale": {"kernel": factors.reshape(3, 1, 1, 1)}},
+    )
+    assert found(other, theirs, one, mine) == []
+    behind = graph(scale=(depthwise, "input"), conv=(grouped, "scale"))
+    kernel = {"conv": {"kernel": np.ones((6, 1, 3, 3), np.float32)}}
+    joined = graph(conv=(grouped, "input"))
+    scaled = {"conv": {"kernel": kernel["conv"]["kernel"] * np.repeat(factors, 2).reshape(6, 1, 1, 1)}}
+    assert found(joined, scaled, behind, {**theirs, **kernel}) == []
+
+
 def test_norms_that_were_folded_before_they_were_stored_are_the_same() -> None:
     folding = fold_norms(NETWORK, TENSORS)
     stored = {
