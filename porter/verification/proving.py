@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
@@ -93,11 +93,11 @@ def _compare_with_references(
     if record.computed:
         check = replace(check, tensors=unrounded_tensors(port, opened.graph, opened.tensors))
 
-    compare_with = partial(_compare_with_reference, check, opened, native, dtype)
+    comparison = _SourceComparison(check, opened, native, dtype)
     if user_reference is not None:
-        verdict = _compare_with_user_reference(check, opened, user_reference, native, dtype, compare_with)
+        verdict = comparison.with_user_reference(user_reference)
         return verdict, (*verdict.not_run, *_cautions(port, opened, verdict))
-    verdict = _compare_with_first(check, opened, dtype, compare_with)
+    verdict = comparison.with_first()
     if verdict.proof.reference != OWN_BUILD:
         return verdict, (*verdict.not_run, *_cautions(port, opened, verdict))
     build = f"porter's own build of the source in {opened.framework}"
@@ -105,82 +105,78 @@ def _compare_with_references(
     return verdict, (*verdict.not_run, caution, *_cautions(port, opened, verdict))
 
 
-def _compare_with_user_reference(
-    check: Check,
-    opened: Opened,
-    user_reference: ReferenceName,
-    native: KnownSize,
-    dtype: Dtype,
-    compare_with: Callable[[SourceReference], Verdict],
-) -> Verdict:
-    """Compare a port with the user's own reference, and with the first of the source's that runs."""
-    record = check.port.record
-    unfolded = OwnBuild(check.port.destination, opened.graph, opened.tensors)
-    proof = prove_by_user_reference(
-        check, native, open_user_reference(user_reference, opened, dtype), unfolded
-    )
-    without_user, failures = first_that_runs(references_of(opened, dtype), compare_with)
-    without_user = without_user or Verdict((), proof.fed, rounding=record.rounding)
-    verdict = with_loss(check, replace(without_user, user_proof=proof))
-    # A verdict that failed names the node that differs, whatever a witness says.
-    verdict = _with_testimony(verdict, opened, record) if verdict.ok else verdict
-    return replace(verdict, not_run=(*verdict.not_run, *map(str, failures)))
+@dataclass(frozen=True)
+class _SourceComparison:
+    """A port beside its source, to be compared by one reference or another.
 
-
-def _compare_with_first(
-    check: Check, opened: Opened, dtype: Dtype, compare_with: Callable[[SourceReference], Verdict]
-) -> Verdict:
-    """Compare a port with the references of its source, or with porter's own build if none runs. The
-    verdict says what the references disagree on where it failed or rests on rounding.
-    """
-    record = check.port.record
-    verdict, not_run = with_fallback(opened, record.framework, dtype, compare_with)
-    verdict = with_loss(check, verdict)
-    failed = not verdict.ok and verdict.proof.silent is None
-    verdict = replace(_with_testimony(verdict, opened, record), not_run=(*verdict.not_run, *not_run))
-    if failed or _rests_on_rounding(verdict):
-        # One of the references may be what is wrong: it then disagrees with another one.
-        image = make_images(verdict.proof.sizes[0], 1, record.input.channels, verdict.fed)
-        references = references_of(opened, dtype)
-        if failed:
-            disagreement = _describe_disagreement(references, compare_with, image)
-        else:
-            disagreement = _disagreement_of_programs(references, image)
-        verdict = replace(verdict, disagreement=disagreement)
-    return verdict
-
-
-def _compare_with_reference(
-    check: Check, opened: Opened, native: KnownSize, dtype: Dtype, reference: SourceReference
-) -> Verdict:
-    """Compare the port with one reference of its source; see `prove_against`.
-
-    Args:
+    Attributes:
         native: rows and columns of the port's input.
         dtype: the type that the source's tensors are rounded to.
     """
-    port, record = check.port, check.port.record
-    is_own_build = isinstance(reference, OwnBuild)
-    sizes = sizes_to_compare(
-        port.plan, native, reference, None if is_own_build else opened.built_size, check.dtypes
-    )
-    if sizes is None:
-        raise CannotRun(
-            f"{reference.name} cannot be run at the port's size",
-            next=f"convert with an {INPUT_SIZE} that it takes",
+
+    check: Check
+    opened: Opened
+    native: KnownSize
+    dtype: Dtype
+
+    def with_user_reference(self, user_reference: ReferenceName) -> Verdict:
+        """Compare the port with the user's own reference, and with the first of the source's that runs."""
+        check, opened, record = self.check, self.opened, self.check.port.record
+        unfolded = OwnBuild(check.port.destination, opened.graph, opened.tensors)
+        proof = prove_by_user_reference(
+            check, self.native, open_user_reference(user_reference, opened, self.dtype), unfolded
         )
-    if computes_in_float32(port.destination):  # float64 says nothing of how the file takes other sizes
-        sizes = replace(sizes, rounded=tuple(dict.fromkeys((*sizes.rounded, *sizes.exact))))
-    if opened.shipped is None or is_own_build:
-        return _prove(check, with_port_paths(record, reference), sizes)
-    # The port has training pads, which the reference lacks: training_pads_proof proves it in two steps.
-    build = own_build(opened, dtype)
-    shipped = opened.shipped
-    as_ported = partial(with_port_paths, record)
-    return first_telling(
-        prove_trained(fed, reference, build, shipped, as_ported, sizes)
-        for fed in check.with_each_range(reference, sizes)
-    )
+        without_user, failures = first_that_runs(references_of(opened, self.dtype), self.with_reference)
+        without_user = without_user or Verdict((), proof.fed, rounding=record.rounding)
+        verdict = with_loss(check, replace(without_user, user_proof=proof))
+        # A verdict that failed names the node that differs, whatever a witness says.
+        verdict = _with_testimony(verdict, opened, record) if verdict.ok else verdict
+        return replace(verdict, not_run=(*verdict.not_run, *map(str, failures)))
+
+    def with_first(self) -> Verdict:
+        """Compare the port with the references of its source, or with porter's own build if none runs. The
+        verdict says what the references disagree on where it failed or rests on rounding.
+        """
+        opened, record = self.opened, self.check.port.record
+        verdict, not_run = with_fallback(opened, record.framework, self.dtype, self.with_reference)
+        verdict = with_loss(self.check, verdict)
+        failed = not verdict.ok and verdict.proof.silent is None
+        verdict = replace(_with_testimony(verdict, opened, record), not_run=(*verdict.not_run, *not_run))
+        if failed or _rests_on_rounding(verdict):
+            # One of the references may be what is wrong: it then disagrees with another one.
+            image = make_images(verdict.proof.sizes[0], 1, record.input.channels, verdict.fed)
+            references = references_of(opened, self.dtype)
+            if failed:
+                disagreement = _describe_disagreement(references, self.with_reference, image)
+            else:
+                disagreement = _disagreement_of_programs(references, image)
+            verdict = replace(verdict, disagreement=disagreement)
+        return verdict
+
+    def with_reference(self, reference: SourceReference) -> Verdict:
+        """Compare the port with one reference of its source; see `prove_against`."""
+        check, opened, port = self.check, self.opened, self.check.port
+        is_own_build = isinstance(reference, OwnBuild)
+        sizes = sizes_to_compare(
+            port.plan, self.native, reference, None if is_own_build else opened.built_size, check.dtypes
+        )
+        if sizes is None:
+            raise CannotRun(
+                f"{reference.name} cannot be run at the port's size",
+                next=f"convert with an {INPUT_SIZE} that it takes",
+            )
+        if computes_in_float32(port.destination):  # float64 says nothing of how the file takes other sizes
+            sizes = replace(sizes, rounded=tuple(dict.fromkeys((*sizes.rounded, *sizes.exact))))
+        as_ported = partial(with_port_paths, port.record)
+        if opened.shipped is None or is_own_build:
+            return _prove(check, as_ported(reference), sizes)
+        # The port has training pads, which the reference lacks: training_pads_proof proves it in two steps.
+        build = own_build(opened, self.dtype)
+        shipped = opened.shipped
+        return first_telling(
+            prove_trained(fed, reference, build, shipped, as_ported, sizes)
+            for fed in check.with_each_range(reference, sizes)
+        )
 
 
 def _prove(check: Check, source: Reference, sizes: Sizes) -> Verdict:
