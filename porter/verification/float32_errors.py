@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import PorterError
+from porter.filegraph.names import unused_name
 from porter.frameworks import Destination, OwnTensors, Tensors, get_destination
 from porter.graph import INPUT, AddArray, Affine, Graph, Node
 from porter.graph.plan import make_plan
@@ -108,9 +109,7 @@ def _with_errors(graph: Graph, errors: NamedArrays) -> tuple[Graph, OwnTensors]:
         if error is None:
             nodes.append(node)
             continue
-        right = f"{node.path}_right"
-        while right in graph.by_path:
-            right += "_"
+        right = unused_name(f"{node.path}_right", graph.by_path)
         nodes.append(replace(node, path=right))
         if error.size > 1:
             nodes.append(Node(node.path, AddArray(error.shape), (right,)))
