@@ -12,6 +12,7 @@ from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, with_momen
 from porter.filegraph.to_graph import path_word
 from porter.graph import INPUT, Graph, Node, Op, ops, shapes
 from porter.source.fitting.alignment import has_layer_of_input
+from porter.source.fitting.heads import NO_HEAD
 
 LAYERS_OUTSIDE = (
     "save the model without the layers before the network, and compute outside what they do to the photos"
@@ -107,7 +108,7 @@ def graft(
         nodes.append(replace(map_end, inputs=(base,)))
         output = map_end.path
     headless = end.layer == pairs[base] and base != draft.output
-    warnings = ("the file has no head: the port gives features, one value per channel",) if headless else ()
+    warnings = (NO_HEAD,) if headless else ()
     scopes = tuple(
         scope for scope in draft.scopes if any(node.path.startswith(f"{scope.path}/") for node in trunk)
     )

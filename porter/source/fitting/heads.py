@@ -24,6 +24,7 @@ from porter.source.fitting.candidate import Candidate
 from porter.source.fitting.names_in_file import tensors_hint
 
 AFTER_HEAD = "after the head"
+NO_HEAD = "the file has no head: the port gives features, one value per channel"
 BETWEEN: Mapping[str, type[Relu | Relu6] | None] = {"relu": Relu, "relu6": Relu6, "none": None}
 """The ops between two dense layers, as `--map` writes them. Dropout does nothing at inference, so it is
 `none`.
@@ -139,7 +140,7 @@ class Head:
         head.
         """
         if self.layer is None:
-            return ("the file has no head: the port gives features, one value per channel",)
+            return (NO_HEAD,)
         warnings = []
         if self.by_shape:
             warnings.append(f"the head was found by its shape: '{self.layer.name}', {self.rows} classes")
@@ -196,9 +197,7 @@ class Heads:
         name = self.layer.name if self.rows is not None else self._find_by_shape()
         if name is None:
             return Head(None, 0, False)
-        rows = self.rows
-        if rows is None:
-            rows, _ = self.dense[name]
+        rows = self.dense[name][0] if self.rows is None else self.rows
         zoos_classes, *_ = _kernel(self.candidate)
         is_zoos_head = self.rows == zoos_classes and not self.chosen
         # Dense layers that take as many values as this one gives may come after it.
