@@ -141,6 +141,10 @@ class PhotosOptions:
     class_names: ClassNames = None
 
 
+AROUND = 0.05
+"""Percentage points around `--expect-top1` if no `--tolerance` is given."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class MeasuringOptions(PhotosOptions):
     """The options of `porter eval`, whatever it measures."""
@@ -158,7 +162,7 @@ class MeasuringOptions(PhotosOptions):
         replace(
             opt.TOLERANCE,
             metavar="T",
-            help="how far top-1 may be from X, in percentage points; default: 0.05",
+            help=f"how far top-1 may be from X, in percentage points; default: {AROUND}",
         ),
     ] = None
     predictions: Annotated[AnyPath | None, opt.PREDICTIONS] = None

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from porter.base.calls import takes
-from porter.base.commands import EvaluateOptions, EvaluateSeveralOptions, MeasuringOptions
+from porter.base.commands import AROUND, EvaluateOptions, EvaluateSeveralOptions, MeasuringOptions
 from porter.base.errors import FileError, UsageError, refuse_first
 from porter.base.options import (
     AFRESH,
@@ -46,9 +46,6 @@ from porter.recipe import Member
 from porter.source.from_port import find_member_of
 from porter.source.in_memory import ModelWeights, parse_weights
 from porter.source.reopening import reopen_source
-
-AROUND = 0.05
-"""Percentage points around `--expect-top1` if no `--tolerance` is given."""
 
 
 @takes(EvaluateOptions)

@@ -11,7 +11,17 @@ from numpy.typing import NDArray
 
 from porter.base.commands import MeasuringOptions, PhotosOptions
 from porter.base.errors import UsageError
-from porter.base.options import BATCH_SIZE, CROPS, LIMIT, PRECISION, WORKERS, Option, path_of
+from porter.base.options import (
+    BATCH_SIZE,
+    CPU_BATCH,
+    CROPS,
+    GPU_BATCH,
+    LIMIT,
+    PRECISION,
+    WORKERS,
+    Option,
+    path_of,
+)
 from porter.base.ways_to_run import FP32, Precision, Run
 from porter.data.pipeline.batching import Feed
 from porter.data.preprocess import Preprocess
@@ -24,11 +34,6 @@ T = TypeVar("T")
 
 PHOTOS_PER_WORKER = 32
 """Another process does not pay for fewer photos: they are decoded before it has started."""
-LARGE_BATCH = 64
-BATCHES = {"cpu": 16}
-"""Photos at a time by device. On a CPU the maps of more do not stay in its caches: MobileNet v2 in torch on
-two cores takes 45 to 68 images a second by 16, and 29 to 44 by 64, in torchvision's own module too.
-"""
 
 
 @dataclass(frozen=True)
@@ -101,7 +106,7 @@ class Options:
 
     @property
     def photos_at_once(self) -> int:
-        return self.batch_size or BATCHES.get(self.device, LARGE_BATCH)
+        return self.batch_size or (CPU_BATCH if self.device == "cpu" else GPU_BATCH)
 
     def made_pixels(self, protocol: Preprocess) -> NDArray[Any]:
         """Make a batch of photos as a port of this protocol is given it."""
