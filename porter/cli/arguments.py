@@ -1,4 +1,4 @@
-"""Commands of the command line, made from the tables of options (porter.base.options)."""
+"""Commands of the command line, made from the tables of options (porter.base.commands)."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class _Comparing:
     """Two models to be compared, and how.
 
     Attributes:
-        unread: why a model's graph cannot be read, by its place: 0 for A, 1 for B.
+        unread: why a model's graph cannot be read, by its index in `sides`.
     """
 
     sides: tuple[Side, Side]
@@ -92,8 +92,7 @@ class _Comparing:
         """
         opened: list[Opened | None] = [None, None]
         size = None if self.size == ANY else self.size
-        for place in sorted((0, 1), key=lambda place: self.sides[place].needs_size):
-            side = self.sides[place]
+        for index, side in sorted(enumerate(self.sides), key=lambda numbered: numbered[1].needs_size):
             if side.needs_size and size is None:
                 usual_size = _USUAL if self.size == ANY else None
                 sizes_of_opened = (model.sizes.built for model in opened if model is not None)
@@ -105,12 +104,12 @@ class _Comparing:
                     next=f"add {INPUT_SIZE.placeholder}",
                 )
             try:
-                opened[place] = side.open(size, self.recipes)
+                opened[index] = side.open(size, self.recipes)
             except (MappingError, UsageError, CannotRun) as error:
                 # What a user typed wrongly is no graph that cannot be read.
                 if not (isinstance(error, MappingError) or isinstance(side.place, InMemory)):
                     raise
-                self.unread[place] = f"{'AB'[place]} cannot be read: {error}"
+                self.unread[index] = f"{'AB'[index]} cannot be read: {error}"
         return opened[0], opened[1]
 
     def _at_outputs(self, opened: tuple[Opened | None, Opened | None]) -> Comparison:

@@ -47,7 +47,7 @@ class Differences:
     """Finds what differs in a pairing.
 
     Attributes:
-        size: at which pads are compared; None for every size.
+        size: at which pads are compared; ANY for every size.
         tolerance: how far apart tensors may be; None for EXACT and ROUNDED.
     """
 

@@ -64,7 +64,7 @@ def as_stock(
     source lacks is 0.
 
     Args:
-        size: the input size at which the port is right; None for every size.
+        size: the input size at which the port is right; ANY for every size.
 
     Raises:
         UsageError: there is no such class, the file has no head, or the function differs; it names where and

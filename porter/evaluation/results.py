@@ -79,7 +79,8 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Evaluation(Judgement, Accuracy):
-    """A port over a data set: its accuracy, how that is judged, and how it was measured.
+    """A port over a data set: its accuracy, how that is judged, and how it was measured. The fields of all
+    three stand side by side in the record that scripts read, so the first two are inherited.
 
     Attributes:
         photos: the data set's path, and its layout.

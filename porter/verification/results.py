@@ -262,7 +262,9 @@ class DtypeRecord:
 
     @property
     def argmax(self) -> str | None:
-        """What Parity.argmax says."""
+        """Where the largest logits are, as Parity.argmax says it; where the record is not ok, a difference is
+        no tie.
+        """
         return self.logits.argmax(not self.ok)
 
 
