@@ -93,22 +93,23 @@ def _identity_lines(result: Inspection, input_words: str) -> list[str]:
             *(f"  also fits  {other.member.name} ({other.score:.1%})" for other in result.close[:LISTED]),
             f"  input      {input_words}" + ("" if checkpoint.graph else ", as the recipe has it"),
         ]
-    port = result.port
-    is_of_recipe = port is not None and port.variant is not None
-    cases = (
-        (is_of_recipe, f"a port of {port and port.name}"),
-        (result.tuned is not None, f"the model of {result.tuned}, with tensors of its own"),
-        (not result.commands, None),
-        (
-            checkpoint.graph is not None or port is not None,
-            f"a graph that no recipe has; none is needed; input {input_words}",
-        ),
-        (result.problem is not None, "the model of a port, with tensors of its own"),
-        (
-            True,
-            "a network that no recipe has; its library, which has to be installed, builds it from the folder",
-        ),
-    )
-    identity = next(words for holds, words in cases if holds)
+    is_of_recipe = result.port is not None and result.port.variant is not None
+    identity = _identity(result, input_words)
     lines = [f"  is         {identity}"] if identity else []
     return [*lines, f"  input      {input_words}"] if is_of_recipe else lines
+
+
+def _identity(result: Inspection, input_words: str) -> str | None:
+    """Say what a file is that matches no recipe's variant; None where porter cannot tell."""
+    port = result.port
+    if port is not None and port.variant is not None:
+        return f"a port of {port.name}"
+    if result.tuned is not None:
+        return f"the model of {result.tuned}, with tensors of its own"
+    if not result.commands:
+        return None
+    if result.checkpoint.graph is not None or port is not None:
+        return f"a graph that no recipe has; none is needed; input {input_words}"
+    if result.problem is not None:
+        return "the model of a port, with tensors of its own"
+    return "a network that no recipe has; its library, which has to be installed, builds it from the folder"
