@@ -21,6 +21,8 @@ _RENAME_EXCHANGE = 2
 _NO_EXCHANGE = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 _WRITE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
 """What fails where a file is written that is open already: the error names no file then."""
+_NUMPYS_WRITE_ERROR = re.compile(r"\d+ requested and \d+ written")
+"""What ndarray.tofile says of a full disk, without a number of the error."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,8 @@ def new_folder(target: Path, replaceable: Replaceable | None = None) -> Iterator
             _expect_replaceable(target, replaceable)  # another program may have made a folder there meanwhile
             _put_in_place(fresh, target)
         except OSError as error:  # the block's too: the disk is full
-            if error.filename is None and error.errno not in _WRITE_ERRORS:
+            is_of_writing = error.errno in _WRITE_ERRORS or _NUMPYS_WRITE_ERROR.match(str(error))
+            if error.filename is None and not is_of_writing:
                 raise
             raise _error_in_target(target, fresh, error) from None
         finally:

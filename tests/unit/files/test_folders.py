@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from porter.base.errors import FileError, UsageError
@@ -156,6 +157,9 @@ def test_an_error_of_a_file_names_the_file(own: bool, tmp_path: Path) -> None:
 def test_an_error_that_names_no_file_is_the_disks_only_where_it_is_of_writing(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="cannot be written: No space"), new_folder(tmp_path / "port"):
         raise OSError(errno.ENOSPC, "No space left on device")
+    if Path("/dev/full").exists():  # Linux's disk that is always full
+        with pytest.raises(FileError, match="written: 100000 req"), new_folder(tmp_path / "port"):
+            np.zeros(100_000).tofile("/dev/full")
     with pytest.raises(ConnectionResetError), new_folder(tmp_path / "port"):
         raise ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
 
