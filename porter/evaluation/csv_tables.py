@@ -55,8 +55,8 @@ def write_results(path: Path, results: Sequence[OfPort]) -> None:
         loss = "" if evaluation.loss is None else evaluation.loss
         table.writerow(
             [
-                result.port,
-                result.name,
+                escaped(result.port),
+                escaped(result.name),
                 result.framework,
                 evaluation.protocol,
                 evaluation.images,
@@ -78,7 +78,7 @@ def _timm_cells(result: OfPort) -> tuple[object, ...]:
     crop_share = round(crop / size, 4) if crop and size else 1.0
     millions = round(result.parameters / 1e6, 2)
     interpolation = str(protocol.get("interpolation", "")).rpartition("_")[2]  # without porter's prefix
-    return result.name, crop or size, *errors, millions, crop_share, interpolation
+    return escaped(result.name), crop or size, *errors, millions, crop_share, interpolation
 
 
 def write_predictions(

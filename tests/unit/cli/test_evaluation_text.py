@@ -16,6 +16,7 @@ from porter.base.ways_to_run import Run
 from porter.cli.app import main
 from porter.cli.evaluation_text import evaluation, evaluations
 from porter.data.photos import Failure
+from porter.evaluation.csv_tables import write_results
 from porter.evaluation.results import Accuracy, Agreement, Differing, Evaluation, OfPort
 from porter.evaluation.speed import Tried
 from tests.support.fixtures import Cli
@@ -201,6 +202,11 @@ def test_several_ports_are_one_table(
     )  # Ctrl-C in the second pass
     status, out = run()
     assert status == 130 and "INCOMPLETE" in out
+
+
+def test_a_port_whose_folder_is_no_text_stands_in_the_table(tmp_path: Path) -> None:
+    write_results(tmp_path / "figures.csv", [OfPort("caf\udce9", "lenet", "torch", FOUND, 61_706)])
+    assert (tmp_path / "figures.csv").read_text().splitlines()[1].startswith(r"caf\udce9,lenet,torch,")
 
 
 @pytest.mark.parametrize("ok", [True, False])
