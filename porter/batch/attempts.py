@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from porter.base.errors import NotInstalled
+from porter.base.errors import NotInstalled, escaped
 from porter.base.options import JSON, OUT, OVERWRITE
 from porter.base.package import install
 from porter.batch.jobs import Job
@@ -224,6 +224,6 @@ def _result(job: Job, status: int, printed: str, said: str, took: Mapping[str, A
         error = record["error"]
         message = f"{error['where']}: {error['message']}" if error["where"] else error["message"]
         state: State = "refused" if status in _REFUSALS else "failed"
-        return JobResult.of(job, state, code=error["code"], message=message, **took)
+        return JobResult.of(job, state, code=error["code"], message=escaped(message), **took)
     last = said[-_LAST_LETTERS:].strip()
     return JobResult.of(job, "failed", code="error", message=f"status {status}: {last}", **took)

@@ -32,6 +32,9 @@ begun = pathlib.Path(f"{out.parent.parent}/begun.txt").read_text().split().count
 if what == "refused":
     print(json.dumps({"error": {"code": "mapping", "message": "no", "where": "here", "next": None}}))
     sys.exit(2)
+if what == "textless":
+    print(json.dumps({"error": {"code": "file", "message": "no", "where": chr(0xDCE9), "next": None}}))
+    sys.exit(2)
 if what == "missing":
     print(json.dumps({"error": {"code": "framework", "message": "no", "where": None, "next": None}}))
     sys.exit(2)
@@ -138,6 +141,11 @@ def test_what_is_killed_after_it_has_printed_is_not_done(tmp_path: Path) -> None
 def test_what_ends_badly_after_it_has_printed_is_not_done(tmp_path: Path) -> None:
     (ashamed,) = made(tmp_path, ["ashamed.onnx"]).results
     assert (ashamed.state, ashamed.code, ashamed.message) == ("failed", "error", "status 1: ")
+
+
+def test_a_name_that_is_no_text_stands_in_the_tables(tmp_path: Path) -> None:
+    made(tmp_path, ["textless.onnx"])
+    assert rows(tmp_path)["textless.onnx"]["message"] == r"\udce9: no"
 
 
 def test_what_a_program_says_in_another_encoding_stops_no_other_job(tmp_path: Path) -> None:
