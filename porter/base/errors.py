@@ -4,6 +4,7 @@ show it.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 from typing import Self
 from unicodedata import category
@@ -54,6 +55,14 @@ def shortened(text: str) -> str:
     if len(text) <= _MOST_OF_OTHERS:
         return text
     return f"{text[:_MOST_OF_OTHERS].rsplit(maxsplit=1)[0]} ..."
+
+
+def signal_name(number: int) -> str:
+    """Return what the system calls a signal, such as `SIGKILL`; `signal 35` for one that has no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def some(items: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from porter.base.errors import NotInstalled, escaped
+from porter.base.errors import NotInstalled, escaped, signal_name
 from porter.base.options import JSON, OUT, OVERWRITE
 from porter.base.package import install
 from porter.batch.jobs import Job
@@ -214,10 +214,11 @@ def _result(job: Job, status: int, printed: str, said: str, took: Mapping[str, A
         took: its time and memory.
     """
     if status < 0:
-        message = f"the process was killed by signal {-status} ({signal.Signals(-status).name})"
+        message = f"the process was killed by signal {-status} ({signal_name(-status)})"
         return JobResult.of(job, "failed", code="killed", message=message, **took)
-    # It may end before it prints a whole object, or badly after it has printed that it is done.
-    with suppress(ValueError, KeyError):
+    # It may end before it prints a whole object, or badly after it has printed that it is done; another
+    # program may print other JSON.
+    with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
         record = json.loads(printed)
         if status == 0:
             return JobResult.of_record(job, record, **took)

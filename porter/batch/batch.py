@@ -23,6 +23,8 @@ from porter.files.locks import locked
 LOCAL, RAY = "local", "ray"
 _MOST_LOST = 10
 """So often Ray begins a job again whose worker or node is lost."""
+_MOST_DIGITS = 9
+"""The most digits of a number of shards."""
 _CORES_OF_WORKER = 2
 """Processors for each worker, if nobody says how many workers there are."""
 
@@ -107,7 +109,7 @@ def _shard(text: str | None) -> tuple[int, int]:
     if text is None:
         return 1, 1
     part, _, parts = text.partition("/")
-    are_numbers = part.isdecimal() and parts.isdecimal()
+    are_numbers = all(word.isdecimal() and len(word) <= _MOST_DIGITS for word in (part, parts))
     if not are_numbers or not 1 <= int(part) <= int(parts):
         next_step = f"the first of four parts is {SHARD('1/4')}"
         raise UsageError(f"expected I/N, got '{text}'", where=SHARD, next=next_step)

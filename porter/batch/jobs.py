@@ -142,7 +142,7 @@ def _toml_lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """
     try:
         stated = tomllib.loads(_text(path))
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also of a number of too many digits, and deep brackets
         raise FileError(f"the list is no TOML: {error}", where=path) from None
     lines = stated.get(TABLE)
     if not isinstance(lines, list) or not all(isinstance(line, dict) for line in lines):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from queue import LifoQueue
 from subprocess import PIPE
 from typing import Any
 
-from porter.base.errors import FileError
+from porter.base.errors import FileError, signal_name
 from porter.base.options import CACHE, WORKERS
 from porter.data.photos import Photo
 from porter.data.pipeline.making import make_chunk
@@ -143,7 +142,7 @@ def _ended_error(process: _Process, photos: Sequence[Photo]) -> WorkerEnded:
     """Return the error that a worker was ended while it had these photos, with the signal or the status."""
     status = process.wait()
     _close_pipes(process)
-    how = f"by the system ({signal.Signals(-status).name})" if status < 0 else f"with status {status}"
+    how = f"by the system ({signal_name(-status)})" if status < 0 else f"with status {status}"
     return WorkerEnded(
         f"a process that decodes photos was ended {how}",
         where=f"{photos[0].name} to {photos[-1].name}",

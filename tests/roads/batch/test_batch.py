@@ -41,6 +41,17 @@ if what == "missing":
 if what == "faulty":
     print(json.dumps({"error": {"code": "internal", "message": "KeyError", "where": None, "next": None}}))
     sys.exit(70)
+if what == "listing":
+    print("[]")
+    sys.exit(1)
+if what == "reasonless":
+    print(json.dumps({"error": None}))
+    sys.exit(1)
+if what == "nested":
+    print("[" * 100_000)
+    sys.exit(1)
+if what == "realtime":
+    os.kill(os.getpid(), signal.SIGRTMIN + 1)
 if what == "broken":
     sys.exit("Traceback")
 if what == "foreign":
@@ -153,6 +164,20 @@ def test_what_a_program_says_in_another_encoding_stops_no_other_job(tmp_path: Pa
     assert (foreign.message, good.state) == (r"status 1: caf\xe9", "done")
 
 
+@pytest.mark.parametrize("subject", ["listing", "reasonless", "nested"])
+def test_other_json_of_a_program_is_a_failure(subject: str, tmp_path: Path) -> None:
+    assert made(tmp_path, [f"{subject}.onnx", "good.onnx"]).counts["done"] == 1
+    assert rows(tmp_path)[f"{subject}.onnx"]["message"] == "status 1: "
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGRTMIN"), reason="every signal of this system has a name")
+def test_a_signal_without_a_name_is_told_by_its_number(tmp_path: Path) -> None:
+    made(tmp_path, ["realtime.onnx"])
+    number = signal.SIGRTMIN + 1
+    said = f"the process was killed by signal {number} (signal {number})"
+    assert rows(tmp_path)["realtime.onnx"]["message"] == said
+
+
 def test_a_file_that_changed_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("good.onnx").write_text("one")
@@ -222,6 +247,13 @@ def test_a_list_that_is_wrong(text: str, error: type[Exception], said: str, tmp_
         read_jobs(tmp_path / "list.csv")
 
 
+@pytest.mark.parametrize("value", ["1" * 5_000, "[" * 100_000], ids=["digits", "brackets"])
+def test_toml_beyond_the_bounds_of_its_reader_is_refused(value: str, tmp_path: Path) -> None:
+    (tmp_path / "list.toml").write_text(f"subject = {value}")
+    with pytest.raises(FileError, match="the list is no TOML"):
+        read_jobs(tmp_path / "list.toml")
+
+
 def test_what_a_line_stands_for(tmp_path: Path) -> None:
     file = tmp_path / "list.toml"
     file.write_text(
@@ -244,6 +276,7 @@ def test_the_arguments(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "list.csv").write_text("subject\na.onnx\n")
     for options, said in (
         (("--shard", "3/2"), "expected I/N, got '3/2'"),
+        (("--shard", f"1/{'9' * 5_000}"), "expected I/N, got '1/999"),
         (("--workers", "0"), "expected a number above 0, got 0"),
         (("--on", "moon"), "expected local or ray, got 'moon'"),
     ):

@@ -1,8 +1,10 @@
 """What a terminal is shown of names that may hold anything."""
 
+import signal
+
 import pytest
 
-from porter.base.errors import FileError, escaped, first_line, some
+from porter.base.errors import FileError, escaped, first_line, signal_name, some
 
 ORDINARY = (
     "features.0.0.weight",
@@ -55,3 +57,7 @@ def test_what_another_library_says_ends_after_a_word() -> None:
 def test_a_list_says_how_many_more_it_has() -> None:
     assert some([*"abcde"]) == "a, b, c, d, e" and some([*"abcdefg"]) == "a, b, c, d, e, and 2 more"
     assert some([]) == ""
+
+
+def test_a_signal_without_a_name_is_told_by_its_number() -> None:
+    assert signal_name(signal.SIGTERM) == "SIGTERM" and signal_name(999) == "signal 999"
