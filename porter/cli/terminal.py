@@ -15,7 +15,6 @@ from typing import Any, NoReturn
 import typer
 from typer.exceptions import Abort, TyperException
 
-from porter.base.commands import FILE, RECIPE_CHECK
 from porter.base.errors import FileError, PorterError, RecipeError, escaped
 
 EX_SOFTWARE = 70
@@ -108,7 +107,7 @@ def end_with(error: BaseException) -> NoReturn:
     of porter's; with PORTER_DEBUG set, all but the first two and a full disk are raised.
     """
     if isinstance(error, RecipeError) and error.others:
-        more = f"{len(error.others)} more: {RECIPE_CHECK.line(file=FILE)}"
+        more = f"{len(error.others)} more: porter recipe check FILE"
         error.next = f"{error.next}; {more}" if error.next else more
     said = f": {error}" if str(error) else ""
     told: PorterError
