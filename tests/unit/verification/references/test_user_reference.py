@@ -397,6 +397,7 @@ SAME = ("net", "model.py:build", "model.py:loaded", "model.py:coded")
 
 
 def test_a_model_that_cannot_be_put_in_inference_mode_is_told_of_its_code(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
     code = """\
 import torch
 
