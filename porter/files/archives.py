@@ -4,6 +4,7 @@ executed or followed.
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import posixpath
@@ -23,6 +24,7 @@ from porter.files.zips import DAMAGED, open_zip
 _CHUNK = 1 << 20
 _MAX_MEMBERS = 10_000
 _PIP_TIMEOUT_S = 1800
+_NO_ROOM = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}  # Windows has no EDQUOT
 
 
 def unpack(archive: Path, member: str, folder: Path) -> list[Path]:
@@ -34,6 +36,7 @@ def unpack(archive: Path, member: str, folder: Path) -> list[Path]:
     Raises:
         FileError: no such member, no regular file (links are not followed), a broken archive, or sizes out of
             bounds.
+        OSError: the disk is full.
     """
     written: list[Path] = []
     try:
@@ -43,6 +46,8 @@ def unpack(archive: Path, member: str, folder: Path) -> list[Path]:
             written.append(folder / posixpath.basename(name))
             _write_stream(stream, size, written[-1])
     except (*DAMAGED, tarfile.TarError) as error:
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            raise  # what is written has no room; the archive may be whole
         raise FileError(f"the archive cannot be read: {error}", where=archive) from None
     if not any(path.name == posixpath.basename(member) for path in written):
         raise FileError(f"the archive has no member '{member}'", where=archive)

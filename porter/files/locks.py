@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Iterator
@@ -10,13 +11,17 @@ from pathlib import Path
 
 from porter.base.errors import FileError
 
+_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
+"""What a file system without locks answers, such as one of a network."""
+
 
 @contextmanager
 def locked(path: Path, wait: bool = True) -> Iterator[None]:
     """Hold the lock file `path`, which exists only as long as it is held; if its holder is killed, the system
     releases it.
 
-    Without fcntl (Windows) nothing is locked, and two writers can disturb each other.
+    Without fcntl (Windows), or in a file system without locks, nothing is locked, and two writers can disturb
+    each other.
 
     Raises:
         FileError: the file cannot be made, or another holds it and `wait` is false.
@@ -33,7 +38,7 @@ def locked(path: Path, wait: bool = True) -> Iterator[None]:
 
 
 def _acquire(path: Path, wait: bool) -> int:
-    """Open and lock a file; return its descriptor."""
+    """Open a file and lock it if its file system can; return its descriptor."""
     import fcntl
 
     while True:
@@ -55,7 +60,9 @@ def _acquire(path: Path, wait: bool) -> int:
             raise FileError(
                 "another process is writing here", where=path.parent, next="wait for it to end"
             ) from None
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, OSError) and error.errno in _NO_LOCKS:
+                return descriptor
             os.close(descriptor)
             raise
         os.close(descriptor)

@@ -328,9 +328,10 @@ def _read_record(path: Path) -> dict[str, Any]:
         return {}
     try:
         values = json.loads(record.read_text(encoding="utf-8"))
-        if not isinstance(values["sha256"], str) or not isinstance(values["source"], str):
+        unpacked = [digest for files in values.get("members", {}).values() for digest in files.values()]
+        if not all(isinstance(text, str) for text in (values["sha256"], values["source"], *unpacked)):
             raise TypeError
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise FileError(
             "the record of a cached file cannot be read", where=record, next="remove it"
         ) from None

@@ -67,6 +67,16 @@ def test_a_zip_member_is_unpacked(tmp_path: Path) -> None:
     assert fetch(packed(tmp_path / "model.zip", "deep/model.params")).path.read_bytes() == CONTENT
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a disk that is always full")
+def test_a_full_disk_is_not_told_of_the_archive(tmp_path: Path, cache: Path) -> None:
+    archive = tar(tmp_path / "model.tar.gz", {"m": CONTENT})
+    (cache / f"{archive.name}.unpacked").mkdir(parents=True)
+    (cache / f"{archive.name}.unpacked" / "m").symlink_to("/dev/full")
+    with pytest.raises(FileError, match="the cache cannot be used: No space left") as caught:
+        fetch(packed(archive, "m"))
+    assert caught.value.next == "set PORTER_CACHE"
+
+
 def test_an_index_brings_its_shards(tmp_path: Path) -> None:
     members: dict[str, bytes | str] = {
         "./m.ckpt.data-00000-of-00001": CONTENT,

@@ -184,7 +184,9 @@ def test_a_file_put_into_the_cache_by_hand_is_verified(cache: Path) -> None:
 def test_an_unreadable_record_says_what_to_remove(server: Server, cache: Path) -> None:
     source = WeightsFile("weights.h5", server.url)
     fetch(source)
-    for text in ("", "{}", "[]", '{"sha256": 1, "source": "x"}'):
+    damaged = ('"members": []', '"members": {"a": []}', '"members": {"a": {"b": 1}}', '"a": ' + "[" * 100_000)
+    records = (f'{{"sha256": "0", "source": "x", {text}}}' for text in damaged)
+    for text in ("", "{}", "[]", '{"sha256": 1, "source": "x"}', *records):
         (cache / "weights.h5.json").write_text(text)
         with pytest.raises(FileError, match="record") as caught:
             fetch(source)
