@@ -28,16 +28,17 @@ from porter.files import cache_dir, write_whole
 
 _FORMAT = 1
 _MOST = 8
-"""The most runs that are kept; of 50,000 photos, each takes 10 MB for every model."""
+"""The most passes that are kept, each of all its processes; one of 50,000 photos takes 10 MB for every model.
+"""
 
 
 def file_of_pass(
     entrants: Sequence[Entrant], photos: Sequence[Photo], options: Options, process: Process
 ) -> Path:
     """Return the file in which this process's part of a pass is kept. Its name is a digest of everything that
-    decides the figures: the ports' records and model files, the sources' files, the versions of porter, the
-    frameworks and Pillow, the protocols, the photos with their labels, sizes and times of change, and the
-    settings.
+    decides the figures, with the number of the process: the ports' records and model files, the sources'
+    files, the versions of porter, the frameworks and Pillow, the protocols, the photos with their labels,
+    sizes and times of change, and the settings.
     """
     ports = [
         (
@@ -55,27 +56,36 @@ def file_of_pass(
         options.fast,
         options.crops,
         options.batch_size,
-        process.rank,
         process.world,
     )
     listed = [(photo.name, photo.labels, identity_of_place(photo.place)) for photo in photos]
     text = json.dumps([_FORMAT, __version__, PIL.__version__, ports, settings, listed])
-    return cache_dir() / "unfinished" / f"{sha256(text.encode()).hexdigest()}.json"
+    return cache_dir() / "unfinished" / f"{sha256(text.encode()).hexdigest()}-{process.rank}.json"
 
 
 def keep(file: Path, measured: Sequence[Measured]) -> bool:
-    """Keep what was measured, and remove the oldest of too many such files. Return whether it could be
+    """Keep what was measured, and remove the oldest of too many passes. Return whether it could be
     written.
     """
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(file, json.dumps([_to_json(of_port) for of_port in measured]))
-        oldest_first = sorted(file.parent.glob("*.json"), key=lambda path: path.stat().st_mtime)
-        for old in oldest_first[:-_MOST]:
-            old.unlink()
     except (OSError, FileError):
         return False
+    with suppress(OSError):  # another process may remove them too
+        _remove_oldest(file.parent)
     return True
+
+
+def _remove_oldest(folder: Path) -> None:
+    """Remove the oldest of too many passes, with the files of all their processes."""
+    passes: dict[str, list[tuple[float, Path]]] = {}
+    for file in folder.glob("*.json"):
+        digest, _, _ = file.stem.partition("-")
+        passes.setdefault(digest, []).append((file.stat().st_mtime, file))
+    for files in sorted(passes.values(), key=max)[:-_MOST]:
+        for _, file in files:
+            file.unlink(missing_ok=True)
 
 
 def drop(file: Path) -> None:
@@ -90,7 +100,7 @@ def read_kept(file: Path, photo_count: int) -> list[Measured] | None:
     """
     try:
         return [_from_json(of_port, photo_count) for of_port in json.loads(file.read_text(encoding="utf-8"))]
-    except (OSError, ValueError, TypeError, KeyError, IndexError):
+    except (OSError, ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
         return None
 
 

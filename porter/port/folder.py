@@ -19,6 +19,7 @@ from porter.base.errors import FileError, GraphError, UsageError
 from porter.data.preprocess import ProtocolError
 from porter.data.timm_config import CONFIG_FILE
 from porter.files import Replaceable, expect_plain, is_plain, recover_folder, write_whole
+from porter.files.locks import locked
 from porter.formats.limits import read_json
 from porter.frameworks import Destination, OwnTensors, Tensors, get_destination, is_converted
 from porter.graph import Graph, tensor_shapes
@@ -40,7 +41,7 @@ that proves it, and the source's tensors, where its own file needs a framework t
 _NAMES = "|".join(map(re.escape, (RECORD, DETAILS, PAGE, INTO_RECORD, INTO_SOURCE, CONFIG_FILE)))
 OWN_FOLDERS = Replaceable(
     (RECORD, INTO_RECORD),
-    re.compile(rf"{_NAMES}|model[.-][\w.-]+|(test_)?convert_\w+\.py|__pycache__|\..+\.porter-new"),
+    re.compile(rf"{_NAMES}|model[.-][\w.-]+|(test_)?convert_\w+\.py|__pycache__|\..+\.porter-(new|lock)"),
 )
 """Ports and filled classes, with what an import of their code or a killed write leaves there."""
 MAX_RECORD_BYTES = 64 << 20
@@ -230,11 +231,13 @@ def update_record(
     line: dict[str, Any] | None = None,
 ) -> None:
     """Write figures that were measured later into a port's port.json, and a `line` into its list of
-    evaluations. It is read again, because it may have changed meanwhile.
+    evaluations. It is read again, because it may have changed meanwhile, and only one writer does so at a
+    time.
 
     Raises:
         UsageError, FileError: as `read_port`, or the folder cannot be written.
     """
-    record = read_port(folder, verify_digests=False).record
-    lines = record.evaluations if line is None else (*record.evaluations, line)[-MOST_LINES:]
-    write_record(folder, record.model_copy(update={figures: measured, "evaluations": lines}))
+    with locked(folder / f".{RECORD}.porter-lock"):
+        record = read_port(folder, verify_digests=False).record
+        lines = record.evaluations if line is None else (*record.evaluations, line)[-MOST_LINES:]
+        write_record(folder, record.model_copy(update={figures: measured, "evaluations": lines}))
