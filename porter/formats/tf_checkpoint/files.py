@@ -88,8 +88,12 @@ def find_checkpoint(path: Path) -> CheckpointFiles:
         FileError: there is no such checkpoint, a shard is missing, or a folder has several and does not say
             which is meant.
     """
-    if path.is_dir():
-        return find_checkpoint(_latest_checkpoint(path))
+    # The prefix that a folder means may be the name of a folder in it too.
+    return _find_by_part(_latest_checkpoint(path) if path.is_dir() else path)
+
+
+def _find_by_part(path: Path) -> CheckpointFiles:
+    """Find the checkpoint by its prefix, its `.index` or a shard. Raise FileError as `find_checkpoint`."""
     shard = _SHARD.fullmatch(path.name)
     if shard:
         path = path.with_name(shard["prefix"])
@@ -198,7 +202,8 @@ def _find_old_shards(path: Path) -> CheckpointFiles | None:
 def _shard_paths(prefix: Path, before: str, count: int) -> tuple[Path, ...]:
     """Return the paths of so many shards: the prefix, `before`, and their numbers."""
     if not 0 < count <= _MOST_SHARDS:
-        raise FileError(f"a checkpoint of {count} data files is not read", where=prefix)
+        next = f"save it in at most {_MOST_SHARDS} data files"
+        raise FileError(f"a checkpoint of {count} data files is not read", where=prefix, next=next)
     return tuple(_with_suffix(prefix, f"{before}{number:05}-of-{count:05}") for number in range(count))
 
 
@@ -212,11 +217,15 @@ def _latest_checkpoint(folder: Path) -> Path:
     one. Raise FileError where neither says which is meant, or the latest is not there.
     """
     state = folder / _STATE_FILE
-    checkpoints = sorted(path.name.removesuffix(".index") for path in folder.glob("*.index"))
+    names_of_indices = (path.name.removesuffix(".index") for path in folder.glob("*.index"))
+    checkpoints = sorted(name for name in names_of_indices if name)
     listed = some(checkpoints) or "none"
     if not state.is_file():
         if len(checkpoints) == 1:
             return folder / checkpoints[0]
+        if not checkpoints:  # what TensorFlow writes to the prefix `FOLDER/`
+            next = "write a name before its .index and .data-..., such as model.index"
+            raise FileError("this folder holds a checkpoint without a name", where=folder, next=next)
         raise FileError(
             f"this folder holds several checkpoints: {listed}", where=folder, next="name one of them"
         )

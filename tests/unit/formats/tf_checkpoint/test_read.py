@@ -178,7 +178,11 @@ def test_a_folder_that_leaves_it_open(copied: Path) -> None:
     for index in older:
         index.unlink()
     (copied / "model.ckpt-9.index").unlink()
+    (copied / "model.ckpt-7").mkdir()  # a folder by the name of the prefix
     assert read_checkpoint(copied).files[0].name == "model.ckpt-7.index"
+    for path in list(copied.glob("model.ckpt-7.*")):
+        path.rename(copied / path.name.removeprefix("model.ckpt-7"))
+    assert "a checkpoint without a name" in unreadable(copied)
 
 
 @pytest.mark.parametrize("package", ["keras", "tf_keras"])
