@@ -149,11 +149,12 @@ class _Source:
         """
         errors = import_module("huggingface_hub.utils")  # versions before 0.25 have them only here
         owner_and_name, revision = self.repository.owner_and_name, self.repository.revision
-        # It gives a path, None if nothing is known, or an object that says that the commit has no such file.
-        cached = self.library.try_to_load_from_cache(owner_and_name, name, revision=revision)
-        if not isinstance(cached, str | None):
-            return None
         try:
+            # It gives a path, None if nothing is known, or an object that says that the commit has no such
+            # file.
+            cached = self.library.try_to_load_from_cache(owner_and_name, name, revision=revision)
+            if not isinstance(cached, str | None):
+                return None
             return Path(
                 self.library.hf_hub_download(
                     owner_and_name,
@@ -184,7 +185,10 @@ class _Source:
                 f"there is no such repository, or it may not be read: status {error.response.status_code}"
             )
             next = "check the name; for a private or gated one: hf auth login, with a token that may read it"
-        except Exception as error:  # of its HTTP library, of the disk, of names that it refuses
+        except errors.HFValidationError as error:
+            message = f"the Hub has no such name: {first_line(error)}"
+            next = "write hf://OWNER/NAME as the address of its page has them"
+        except Exception as error:  # of its HTTP library, of the disk
             message = f"{name} cannot be fetched: {type(error).__name__}: {first_line(error)}"
             next = _UNREACHED
         raise DownloadError(message, where=_where(self.repository), next=next)

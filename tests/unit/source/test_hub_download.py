@@ -148,6 +148,8 @@ def test_names_of_shards_that_leave_the_cache_are_not_asked_for(server: HubServe
             "check the name",
         ),
         (None, f"{OWNED}@v9", "it has no revision 'v9'", "name a branch"),
+        (None, "me/net.git", "the Hub has no such name: ", "write hf://OWNER/NAME"),
+        (None, "me/net--old", "the Hub has no such name: ", "write hf://OWNER/NAME"),
         ((500, ""), OWNED, "", "check the network"),
     ],
 )
