@@ -7,6 +7,7 @@ and dense kernels as (features, units).
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Mapping
 
@@ -173,9 +174,11 @@ def _is_of_map(graph: Graph, node: Node) -> bool:
 
 def _canonical_value(graph: Graph, node: Node, array: Array) -> Array:
     """Return a trained array in porter's axis order and shape. An EinsumDense holds it without its axes of
-    one cell, and a map's has the channels last.
+    one cell, and a map's has the channels last. Raise MappingError for another number of values.
     """
     sizes = node.op.tensors(graph.channels_by_path[node.source])["value"]
+    if array.size != math.prod(sizes):
+        raise MappingError(f"expected {math.prod(sizes)} values, got {array.shape}", where=node.path)
     if _is_of_map(graph, node):
         return array.reshape(*sizes[1:], sizes[0]).transpose(2, 0, 1)
     return array.reshape(sizes)

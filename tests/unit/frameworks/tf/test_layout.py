@@ -13,6 +13,7 @@ from porter.frameworks.tf.layout import layer_names, pad_name
 from porter.graph import (
     INPUT,
     Add,
+    AddArray,
     BatchNorm,
     ConcatChannels,
     Conv,
@@ -122,6 +123,13 @@ def test_another_rank_is_refused_with_its_node(
     graph, node = _node(op)
     with pytest.raises(MappingError, match="expected a") as caught:
         get_dialect("tf").to_canonical(graph, node, role, np.zeros(shape))
+    assert caught.value.where == "node"
+
+
+def test_an_array_of_another_number_of_values_is_refused() -> None:
+    node = Node("node", AddArray((4, 2, 3)), (INPUT,))
+    with pytest.raises(MappingError, match="expected 24 values") as caught:
+        get_dialect("tf").to_canonical(Graph((node,), 4, "node"), node, "value", np.zeros((2, 3, 5)))
     assert caught.value.where == "node"
 
 
