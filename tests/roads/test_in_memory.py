@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 import torch
@@ -115,6 +116,18 @@ def test_a_module_is_its_own_reference_at_several_sizes_and_stays_as_it_is(
     images = torch.randn(2, 3, 31, 26)
     with torch.no_grad():
         assert torch.allclose(porter.load(made.port.folder)(images), module(images), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "example",
+    [
+        np.zeros((1, 3, SIDE, SIDE), ml_dtypes.bfloat16),
+        np.zeros((1, 3, SIDE, SIDE), ">f4"),
+        np.zeros((1, 3, SIDE, SIDE), np.float32)[..., ::-1],
+    ],
+)
+def test_an_example_may_be_any_array_of_numbers(example: Any, tmp_path: Path) -> None:
+    assert porter.convert(seeded(Net), example=example, out=tmp_path / "port", check=False).proof is None
 
 
 def test_a_squeeze_is_that_of_several_images_for_one_image_too(convert: Callable[..., Any]) -> None:
@@ -533,6 +546,11 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], dict[str, Any], str]] = {
         lambda: seeded(Net),
         {"example": "cat.jpg"},
         "the example has a str, expected tensors",
+    ),
+    "an example of objects": (
+        lambda: seeded(Net),
+        {"example": np.zeros((1, 3, SIDE, SIDE), object)},
+        "the example is an array of object",
     ),
     "a branch on values": (Branching, {"input_size": SIDE}, "torch.export refuses it"),
     "a value that is read after a change": (

@@ -108,6 +108,8 @@ def _save_first(
     exported = _export_with_open_axes(module, images, path.name, program.choices)
     try:
         torch.export.save(exported, file)
+    except OSError:  # of the disk
+        raise
     except Exception:  # of programs that compute with sizes what torch has no text for, such as math.ceil
         if not left:
             raise
@@ -234,8 +236,23 @@ def _example_inputs(name: str, example: Sequence[Any]) -> list[list[torch.Tensor
         raise UsageError(
             f"the example has a {type(not_a_tensor).__name__}, expected tensors", where=name, next=next_step
         )
-    tensors = [batch if isinstance(batch, torch.Tensor) else torch.from_numpy(batch) for batch in example]
+    tensors = [
+        batch if isinstance(batch, torch.Tensor) else _tensor_of_array(name, batch) for batch in example
+    ]
     return [[tensor.detach().cpu() for tensor in tensors]]
+
+
+def _tensor_of_array(name: str, array: Array) -> torch.Tensor:
+    """Return an array of the example, which may have another byte order or run backwards, as a tensor. Raise
+    UsageError for one of a type that torch lacks, such as text.
+    """
+    if not array.dtype.isnative or min(array.strides, default=0) < 0:
+        array = array.astype(array.dtype.newbyteorder("="), order="C")
+    try:
+        return as_tensor(array)
+    except TypeError:
+        next_step = "give a batch of numbers that the module takes"
+        raise UsageError(f"the example is an array of {array.dtype}", where=name, next=next_step) from None
 
 
 def _program_inputs(module: nn.Module, size: Size | None) -> list[list[torch.Tensor]]:
