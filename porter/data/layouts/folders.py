@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -88,7 +88,7 @@ def list_photos(folder: Path) -> Listing:
             name = prefix + entry.name
             if entry.name.startswith(".") or entry.name == "__MACOSX":  # of a system
                 continue
-            if entry.is_dir():
+            if _holds(entry.is_dir):
                 if why := _why_not_entered(entry, folder, prefix):
                     excluded.append(Failure(escaped(name), why))
                     continue
@@ -96,7 +96,7 @@ def list_photos(folder: Path) -> Listing:
                     folders.append(name)
                 waiting.append((entry.path, f"{name}/"))
             elif is_photo(name):
-                why = why_unread(name) if entry.is_file() else "a broken link, or no regular file"
+                why = why_unread(name) if _holds(entry.is_file) else "a broken link, or no regular file"
                 photos.append(ListedPhoto(name, entry.path, why))
             elif not prefix:
                 others.append(name)
@@ -113,9 +113,8 @@ def names_in_folder(folder: Path) -> tuple[list[str], list[str]]:
     Raises:
         FileError: it cannot be read.
     """
-    entries = sorted(
-        (entry.name, entry.is_dir()) for entry in _entries(str(folder)) if not entry.name.startswith(".")
-    )
+    visible = (entry for entry in _entries(str(folder)) if not entry.name.startswith("."))
+    entries = sorted((entry.name, _holds(entry.is_dir)) for entry in visible)
     folders = [name for name, is_folder in entries if is_folder]
     files = [name for name, is_folder in entries if not is_folder]
     return folders, files
@@ -132,6 +131,16 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
             return list(entries)
     except OSError as error:
         raise FileError(f"the folder cannot be read: {error.strerror}", where=folder) from None
+
+
+def _holds(kind: Callable[[], bool]) -> bool:
+    """Return what `is_dir` or `is_file` of an entry says; False for a link that cannot be followed, such as
+    one to itself.
+    """
+    try:
+        return kind()
+    except OSError:
+        return False
 
 
 def _why_not_entered(entry: os.DirEntry[str], folder: Path, prefix: str) -> str:

@@ -272,10 +272,12 @@ def test_broken_links_and_pipes_fail_by_name(tmp_path: Path) -> None:
     (folder / "b.jpg").symlink_to("nowhere.jpg")
     (folder / "c.jpg").symlink_to("a.jpg")
     os.mkfifo(folder / "d.jpg")
+    for to_itself in (folder / "e.jpg", folder / "rest", tmp_path / "more"):
+        to_itself.symlink_to(to_itself)
     found = opened(tmp_path)
     assert list(labels(found)) == ["n01440764/a.jpg", "n01440764/c.jpg"]
     assert [(each.name, each.why) for each in found.failed] == [
-        (f"n01440764/{name}", "a broken link, or no regular file") for name in ("b.jpg", "d.jpg")
+        (f"n01440764/{name}", "a broken link, or no regular file") for name in ("b.jpg", "d.jpg", "e.jpg")
     ]
 
 
