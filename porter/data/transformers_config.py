@@ -89,9 +89,12 @@ def from_transformers(settings: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError("it resizes nothing")
     defaults = _PROCESSORS[kind]
     steps = _crop_share(settings) if kind == "ConvNext" else _resize_and_crop(settings, kind, defaults)
+    kernel = _setting(settings, "resample", defaults.resample)
+    if not 0 <= kernel < len(_KERNELS):
+        raise ValueError(f"a 'resample' of {kernel}")
     return {
         **steps,
-        "interpolation": f"pil_{_KERNELS[_setting(settings, 'resample', defaults.resample)]}",
+        "interpolation": f"pil_{_KERNELS[kernel]}",
         "crop_rounding": "down",
         "channels": "bgr" if settings.get("do_flip_channel_order", kind == "MobileViT") else "rgb",
         **_parse_scaling(settings, kind, defaults),

@@ -160,8 +160,8 @@ def facts_beside(beside: Sidecars) -> tuple[PhotoFacts, tuple[str, ...]]:
         (PROCESSOR_FILE, processor, from_transformers, differences_of_transformers),
         (CONVERTER_FILE, converter, from_keras_hub, lambda settings: (ROUNDING_DIFFERS,)),
     )
-    # The first file whose settings are not empty counts.
-    stated = (reading for reading in readings if reading[1])
+    # The first file that states settings counts.
+    stated = (reading for reading in readings if reading[1] and isinstance(reading[1], dict))
     file, settings, read_settings, differences_of = next(stated, readings[0])
     try:
         if settings and isinstance(settings, dict):

@@ -80,6 +80,10 @@ def test_other_configs_say_nothing(tmp_path: Path) -> None:
         assert facts_beside(read_sidecars(file)) == facts_beside(
             read_sidecars(tmp_path / "none" / "model.safetensors")
         )
+    beside = {"image_processor_type": "ViTImageProcessor", **HALVES, "size": 96, "resample": 0}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(beside))
+    stated, warnings = facts_beside(read_sidecars(file))
+    assert stated.preprocess is not None and not warnings
     assert (
         file_at(tmp_path).path == tmp_path / "model.safetensors"
         and file_at(tmp_path / "x").path == tmp_path / "x"
@@ -240,6 +244,8 @@ def test_photos_are_prepared_as_transformers_prepares_them(
         ("ViTImageProcessor", {"size": 96, "do_resize": False}, "it resizes nothing"),
         ("ViTImageProcessor", {"size": 96, "image_mean": None}, "it lacks 'image_mean'"),
         ("ViTImageProcessor", {"size": 96, "resample": "x"}, ""),
+        ("ViTImageProcessor", {"size": 96, "resample": -1}, "a 'resample' of -1"),
+        ("ViTImageProcessor", {"size": 96, "resample": 6}, "a 'resample' of 6"),
         ("ConvNextImageProcessor", {"size": {"shortest_edge": 224}}, "it lacks 'resample'"),
         ("MobileNetV1ImageProcessor", {"size": {"shortest_edge": 64}}, "it lacks 'crop_size'"),
     ],
