@@ -55,14 +55,14 @@ def from_record(record: object) -> Graph:
             record = {"axes": [], "further_inputs": [], **record}
         keys = {"channels", "axes", "further_inputs", "output", "nodes", "scopes"}
         entry = _expect_object(record, keys)
-        stated_axes = _expect_list(entry["axes"])[:MOST_AXES]
+        stated_axes = _expect_list(entry["axes"], MOST_AXES)
         axes = tuple(axis if axis is None else COUNT.read(axis) for axis in stated_axes)
         nodes = tuple(_read_node(node) for node in _expect_list(entry["nodes"]))
         scopes = tuple(_read_scope(scope) for scope in _expect_list(entry["scopes"]))
         stated_output = entry["output"]
         has_several = isinstance(stated_output, list) and stated_output
         output, *further = map(_read_path, stated_output if has_several else [stated_output])
-        further_inputs = tuple(map(_read_further_input, _expect_list(entry["further_inputs"])[:MOST_INPUTS]))
+        further_inputs = tuple(map(_read_further_input, _expect_list(entry["further_inputs"], MOST_INPUTS)))
         channels = COUNT.read(entry["channels"])
         graph = Graph(nodes, channels, output, scopes, tuple(further), axes, further_inputs)
     except (ValueError, PaddingError) as error:
@@ -111,8 +111,11 @@ def _read_node(value: object) -> Node:
 def _read_further_input(value: object) -> FurtherInput:
     """Read a further input of port.json. Raises ValueError for another value."""
     entry = _expect_object(value, {"path", "name", "channels", "size", "axes"})
-    rows, columns = (side if side is None else COUNT.read(side) for side in _expect_list(entry["size"]))
-    axes = tuple(map(COUNT.read, _expect_list(entry["axes"])[:MOST_AXES]))
+    sides = [side if side is None else COUNT.read(side) for side in _expect_list(entry["size"], 2)]
+    if len(sides) != 2:
+        raise ValueError(f"expected rows and columns, got {short_text(entry['size'])}")
+    rows, columns = sides
+    axes = tuple(map(COUNT.read, _expect_list(entry["axes"], MOST_AXES)))
     if not isinstance(entry["name"], str):
         raise ValueError(f"expected the name of an input, got {short_text(entry['name'])}")
     return FurtherInput(
@@ -145,10 +148,12 @@ def _expect_object(value: object, keys: set[str]) -> dict[str, Any]:
     return dict(value)
 
 
-def _expect_list(value: object) -> list[Any]:
-    """Return a list, or raise ValueError."""
+def _expect_list(value: object, most: int | None = None) -> list[Any]:
+    """Return a list, of at most so many values, or raise ValueError."""
     if not isinstance(value, list):
         raise ValueError(f"expected a list, got {short_text(value)}")
+    if most is not None and len(value) > most:
+        raise ValueError(f"expected at most {most} values, got {len(value)}")
     return value
 
 

@@ -11,6 +11,7 @@ from porter.filegraph.file_graph import fill_free_size
 from porter.filegraph.reading import GraphInput
 from porter.filegraph.value_names import NodeOutput
 from porter.formats.onnx.nodes import OnnxNode
+from porter.graph.ops import MOST_AXES
 from porter.padding import ANY, Size
 from porter.padding.sizes import MAX_SIDE
 
@@ -73,7 +74,8 @@ def possible_images(
     ):
         yield _input_with_rows(source, sizes, rows_and_columns, size)
     windowed = any(node.op in _WINDOWED for node in nodes.values())  # what they take has a batch
-    rows = _fewest_rows(math.prod(sizes_known)) if len(sizes_known) == len(sizes) and not windowed else None
+    is_one_image = len(sizes_known) == len(sizes) <= MOST_AXES and not windowed
+    rows = _fewest_rows(math.prod(sizes_known)) if is_one_image else None
     if rows is not None:
         yield _input_without_batch(source, sizes_known, rows)
 
@@ -91,7 +93,7 @@ def read_further_input(value: Any, nodes: Mapping[str, OnnxNode]) -> MappedInput
         mapped = _map_input(source, sizes, channels_last, None, None)
         return replace(mapped, metadata={f"{key} of {value.name}": "" for key in mapped.metadata})
     shape = tuple(size for size in sizes[1:] if size is not None)
-    if not shape or len(shape) != len(sizes) - 1:
+    if not 0 < len(shape) <= MOST_AXES or len(shape) != len(sizes) - 1:
         return None
     return MappedInput(GraphInput(source, 1, ANY, sizes[0], "CHW", shape=shape))
 
@@ -171,8 +173,8 @@ def _map_input(
 
 
 def _rows_and_columns(sizes: Sequence[int | None]) -> Size | None:
-    """Return the rows and columns of an image with these axes; None if they exceed a port's, or if several
-    open axes would be joined.
+    """Return the rows and columns of an image with these axes; None if they exceed a port's, in number or
+    size, or if several open axes would be joined.
 
     Args:
         sizes: of the axes behind the batch.
@@ -185,7 +187,7 @@ def _rows_and_columns(sizes: Sequence[int | None]) -> Size | None:
         columns = sizes[0]
     elif len(sizes) > 1:
         rows, columns = sizes[0], math.prod(stated) if stated else None
-    can_join = len(sizes) < 3 or len(stated) == len(sizes) - 1
+    can_join = len(sizes) < 3 or len(stated) == len(sizes) - 1 < MOST_AXES
     return (rows, columns) if can_join and max(rows or 1, columns or 1) <= MAX_SIDE else None
 
 

@@ -49,6 +49,9 @@ VALID, SAME = Convention(), Convention("same")
 POOL = MaxPool(THREE, Convention("explicit", (0, 1, 0, 1), LOWEST, "clipped_window", "ceil"))
 
 
+FURTHER = {"path": "more", "name": "more", "channels": 1, "size": [4, 4], "axes": []}
+
+
 def chain(*ops: Op, channels: int = 3) -> Graph:
     nodes = [Node(f"step{i}", op, (f"step{i - 1}" if i else INPUT,)) for i, op in enumerate(ops)]
     return Graph(tuple(nodes), channels, nodes[-1].path)
@@ -368,6 +371,21 @@ def test_records_that_are_junk(name: str) -> None:
         from_record(record)
     assert caught.value.where
     assert len(str(caught.value)) < 600
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"axes": [1] * 11}, "at most 10 values, got 11"),
+        ({"further_inputs": [FURTHER] * 17}, "at most 16 values, got 17"),
+        ({"further_inputs": [{**FURTHER, "size": [4]}]}, "expected rows and columns"),
+        ({"further_inputs": [{**FURTHER, "size": [4, 4, 4]}]}, "at most 2 values, got 3"),
+        ({"further_inputs": [{**FURTHER, "axes": [1] * 11}]}, "at most 10 values, got 11"),
+    ],
+)
+def test_nothing_of_a_longer_list_is_left_out(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(GraphError, match=words):
+        from_record({**to_record(every_op()), **change})
 
 
 def test_channels_are_worked_out_once_for_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:

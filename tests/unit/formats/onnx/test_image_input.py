@@ -126,7 +126,12 @@ def test_a_port_keeps_the_rank_of_its_input(name: str, to: str, tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("shape", "words"),
-    [("N,a,b,c,d", "and others of known sizes; found 'x'"), ("N,9000", "a tensor that can be one")],
+    [
+        ("N,a,b,c,d", "and others of known sizes; found 'x'"),
+        ("N,9000", "a tensor that can be one"),
+        (f"N{',2' * 11}", "found 'x'"),
+        (",".join("2" * 12), "found 'x'"),
+    ],
 )
 def test_an_input_that_no_map_can_hold_is_refused(shape: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(model(shape, "y = Mul (x, row)").SerializeToString())
