@@ -229,8 +229,10 @@ def _tf_layer(name: str, tensors: Mapping[str, tuple[int, ...]]) -> WeightsLayer
             return WeightsLayer(
                 name, "conv", channels, channels * multiplier, (rows, columns), True, roles=roles
             )
-        # Keras 3 calls it `kernel`.
-        case (rows, columns, channels, 1), _ if max(rows, columns) > 1 and channels > 1:
+        # Keras 3 calls it `kernel`. With a bias of one number, it is a convolution with one filter.
+        case (rows, columns, channels, 1), _ if (
+            max(rows, columns) > 1 and channels > 1 and tensors.get("bias") != (1,)
+        ):
             return WeightsLayer(name, "conv", channels, channels, (rows, columns), True, roles=roles)
         case (rows, columns, reads, filters), _:
             return WeightsLayer(name, "conv", reads, filters, (rows, columns), reads == 1, roles=roles)

@@ -181,6 +181,17 @@ def test_a_draft_has_every_layer_in_order_and_marks_where_channels_do_not_fit(
     assert any(text.startswith("a branch, a join") for text in said) == bool(joins)
 
 
+def test_a_bias_of_one_number_tells_one_filter_from_a_depthwise_kernel() -> None:
+    shapes: Shapes = {
+        "all/kernel": (3, 3, 8, 1),
+        "all/bias": (8,),
+        "one/kernel": (3, 3, 8, 1),
+        "one/bias": (1,),
+    }
+    listed = list_layers(checkpoint(shapes, "keras-h5", "tf"))
+    assert [(layer.gives, layer.depthwise) for layer in listed.layers] == [(8, True), (1, False)]
+
+
 def test_names_are_patterns() -> None:
     draft = draft_from_weights(list_layers(checkpoint(residual())), "mine", "own", [])
     assert '"layer{l}/unit{u}/conv{c}": "layer{l}.{u}.conv{c}"' in draft.text and "relu1:" not in draft.text
