@@ -76,7 +76,7 @@ def _tensor(path: Path, name: str, entry: Mapping[str, Any], data: Array) -> Arr
     dtype = next((dtype for dtype, spelling in _DTYPES.items() if spelling == entry["dtype"]), None)
     if dtype is None:
         message = f"tensor '{name}' is {entry['dtype']}, expected one of {', '.join(_DTYPES.values())}"
-        raise FileError(message, where=path)
+        raise FileError(message, where=path, next="save it as one of these")
     kind = storage_type(dtype)  # type: ignore[arg-type]
     start, end = entry["data_offsets"]
     values = data[start:end]

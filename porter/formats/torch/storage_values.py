@@ -69,8 +69,9 @@ class StorageValues:
             )
         if tensor.dtype not in _DENSE:
             raise FileError(
-                f"tensor '{name}' is torch.{tensor.dtype}; porter reads real numbers of 16 bits and more",
+                f"tensor '{name}' is torch.{tensor.dtype}; porter reads {', '.join(_DENSE)}",
                 where=where,
+                next="save it as float",
             )
         kind, shape = storage_type(tensor.dtype), tensor.shape  # type: ignore[arg-type]
         storage = self._range_in_file(name, tensor.storage)
