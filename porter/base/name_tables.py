@@ -19,5 +19,7 @@ def by_name(entries: Mapping[str, Entry]) -> dict[str, Entry]:
 
 
 def natural_order(name: str) -> list[tuple[int, str]]:
-    """Return a key that sorts `output_10` after `output_2`: it compares numbers in names by their size."""
-    return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name)]
+    """Return a key that sorts `output_10` after `output_2`: it compares numbers in names by their size, of
+    more than 18 digits by parts.
+    """
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d{1,18})", name)]

@@ -12,9 +12,10 @@ from porter.base.errors import RecipeError
 from porter.recipe.expressions import fill_in
 from porter.recipe.path_patterns import MAX_WILDCARDS, match_path
 
-_NUMBER = re.compile(r"\d+")
+# Python reads no number of any length.
+_NUMBER = re.compile(r"\d{1,18}")
 # A letter after a number counts too: block2a, block2b.
-_COUNTED = re.compile(r"\d+|(?<=\d)[a-z](?=_|$)")
+_COUNTED = re.compile(r"\d{1,18}|(?<=\d)[a-z](?=_|$)")
 MARK = "\0"
 _TOO_FEW_TO_COUNT = 3
 """A rule that counts layers has to name more than these."""
@@ -218,7 +219,7 @@ def _variables(paths: Sequence[str], numbers: Mapping[str, Sequence[int]]) -> li
         values = {numbers[path][index] for path in paths}
         word = re.search(r"([a-z])[A-Za-z]*_?$", paths[0][: match.start()].rpartition("/")[2])
         letters = [*(word[1] if word else ""), *"ijklmnpq"]
-        letter = next(letter for letter in letters if f"{{{letter}}}" not in variables)
+        letter = next((letter for letter in letters if f"{{{letter}}}" not in variables), f"n{index}")
         variables.append(f"{{{letter}}}" if len(values) > 1 else match[0])
     return variables
 
@@ -313,7 +314,7 @@ def _counted_rules(paths: Sequence[str], names: Mapping[str, str]) -> Iterator[_
         numbers = {
             path: int(names[path].removeprefix(stem))
             for path in group
-            if re.fullmatch(re.escape(stem) + r"\d+", names[path])
+            if re.fullmatch(re.escape(stem) + r"\d{1,18}", names[path])
         }
         first_number = next(iter(numbers.values()), 0)
         # the paths whose names go on from there without a gap

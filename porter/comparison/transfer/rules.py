@@ -15,6 +15,7 @@ from porter.comparison.transfer.variable_table import Row
 
 _NUMBER = re.compile(r"\d+|(?<=\d)[a-z](?=[_./]|$)")
 """A number of a name, or a letter that counts behind one, as in `block2b`."""
+_MOST_DIGITS = 18
 _LAST_WORD = re.compile(r"([A-Za-z][a-z]*)[^A-Za-z]*$")
 _TAKEN = {"source", "made", "ours", "theirs", "np", "sys", "range", "enumerate", "chr", "count"}
 SLOT = "\0{}\0"
@@ -49,10 +50,10 @@ def read_name(text: str) -> Name:
     for place, match in enumerate(matches):
         if place in letters:
             numbers.append(ord(match[0]) - ord("a"))
-        elif str(int(match[0])) == match[0]:
+        elif len(match[0]) <= _MOST_DIGITS and str(int(match[0])) == match[0]:
             numbers.append(int(match[0]))
         else:
-            # A number with zeros before it is text.
+            # A number with zeros before it, or a hash of digits, is text.
             return Name((text,), ())
     texts = tuple(text[start:end] for start, end in zip(starts, ends, strict=True))
     return Name(texts, tuple(numbers), letters)
@@ -295,9 +296,8 @@ def _variables(step: NamedStep) -> tuple[str, ...]:
         match = _LAST_WORD.search("".join(name.texts[: place + 1]))
         word = match[1].lower().removesuffix("s") if match else ""
         usable = len(word) > 1 and not iskeyword(word) and word not in {*_TAKEN, *words.values()}
-        words[index] = (
-            word if usable else next(letter for letter in "ijknmpqr" if letter not in words.values())
-        )
+        letters = (letter for letter in "ijknmpqr" if letter not in words.values())
+        words[index] = word if usable else next(letters, f"n{index}")
     return tuple(words[index] for index in sorted(words))
 
 

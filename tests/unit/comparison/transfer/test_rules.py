@@ -87,6 +87,18 @@ def test_a_name_is_read_as_texts_and_numbers() -> None:
     assert read_name("layer01.2").numbers == (), "01 is no number that Python writes back"
 
 
+def test_a_number_of_any_length_in_a_name_is_text() -> None:
+    assert read_name(f"layer{'1' * 5_000}.2").numbers == ()
+
+
+def test_loops_of_more_variables_than_letters_have_names() -> None:
+    numbers = [".".join(str(row * place) for place in range(1, 13)) for row in range(2)]
+    source = {f"x{text}.weight": np.full((3, 2), row, "float32") for row, text in enumerate(numbers)}
+    made, text = run([copied(f"x{text}/kernel", f"x{text}.weight") for text in numbers], source)
+    assert [float(made[f"x{text}/kernel"][0, 0]) for text in numbers] == [0.0, 1.0]
+    assert "n11" in text
+
+
 def test_rules_that_lose_a_layer_are_refused() -> None:
     layers = layers_of([copied("a1/kernel", "x1.weight"), copied("a2/kernel", "x3.weight")])
     rules = rules_of(layers)
