@@ -63,7 +63,7 @@ def _stats(file: Path) -> Iterator[Any]:
     """Yield what the system knows of a file, or nothing if the file does not exist."""
     try:
         yield file.stat()
-    except OSError:
+    except (OSError, ValueError):  # ValueError: the name has NUL
         return
 
 
@@ -215,7 +215,7 @@ def _combined(line: Mapping[str, Any]) -> Iterator[tuple[str, str | None, str]]:
     sources = _several(line.get("from")) or [None]
     destinations = _several(line.get("to")) or [str(CONVERT.default("to"))]
     for subject in _several(line["subject"]):
-        is_pattern = any(letter in subject for letter in "*?") and not Path(subject).exists()
+        is_pattern = any(letter in subject for letter in "*?") and not [*_stats(Path(subject))]
         if not is_pattern and EVERY_ZOO not in sources:
             yield from product((subject,), sources, destinations)
             continue

@@ -306,9 +306,10 @@ def find_recipe(name: str, given: Path | None = None) -> Recipe:
             raise recipe.fault
     if declaring:
         return open_recipe(*declaring[0].files)
-    if Path(name).exists():
-        next = f"{INSPECT.advise(file=name)} prints the line that ports it"
-        raise UsageError(f"'{name}' is a file, expected a variant", next=next)
+    with suppress(OSError):  # longer than a file's name may be
+        if Path(name).exists():
+            next = f"{INSPECT.advise(file=name)} prints the line that ports it"
+            raise UsageError(f"'{name}' is a file, expected a variant", next=next)
     advice = _advice_if_replaced(name, recipes) or _advice_for_unknown(name, recipes)
     # A recipe that cannot be used may have the variant: its error is named too.
     meant = [

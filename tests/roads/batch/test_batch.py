@@ -238,6 +238,8 @@ def test_a_batch_that_is_killed_goes_on(tmp_path: Path) -> None:
         ("subject,from\nresnet9*,keras", UsageError, "no variant is called"),
         ("subject,\na,b", UsageError, "list.csv:2: '' is no column of such a list"),
         ("subject\na\0", UsageError, "list.csv:2: a text has the character NUL"),
+        (f"subject\n{'a' * 300}*", UsageError, "no variant is called"),
+        ("subject\na\0*", UsageError, "no variant is called"),
         ("subject\na,b", UsageError, "more values than there are columns"),
     ],
 )

@@ -244,3 +244,8 @@ def test_a_variant_is_what_is_meant(word: str, meant: str) -> None:
     with pytest.raises(UsageError) as caught:
         find_recipe(word)
     assert caught.value.next == meant
+
+
+def test_a_name_that_is_longer_than_a_files_is_no_variant() -> None:
+    with pytest.raises(UsageError, match="there is no variant"):
+        find_recipe("a" * 300)
