@@ -157,7 +157,8 @@ def _jobs_of(place: str, line: Mapping[str, Any]) -> Iterator[Job]:
         place: of the line, for errors.
 
     Raises:
-        UsageError: a column is no option, there is no subject, no variant has the name, or a text has NUL.
+        UsageError: a column has the name of no option, a line has no subject, no variant has the name, or a
+            text has NUL.
     """
     options = _options()
     wrong = next((key for key in line if key not in options), None)
