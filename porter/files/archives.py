@@ -24,7 +24,7 @@ from porter.files.zips import DAMAGED, open_zip
 _CHUNK = 1 << 20
 _MAX_MEMBERS = 10_000
 _PIP_TIMEOUT_S = 1800
-_NO_ROOM = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}  # Windows has no EDQUOT
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 
 
 def unpack(archive: Path, member: str, folder: Path) -> list[Path]:
